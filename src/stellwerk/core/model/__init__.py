@@ -1,0 +1,1 @@
+"""The nouns: frozen structs with no behaviour beyond their own arithmetic."""

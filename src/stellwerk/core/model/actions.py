@@ -1,0 +1,48 @@
+"""Everything a plan may ask for: effects that the engine carries out, each with what it relied on."""
+
+from msgspec import Struct
+
+from stellwerk.core.model.decisions import Decision
+from stellwerk.core.model.ids import DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.workload import NoticeWhy
+
+
+class StartRun(Struct, frozen=True, tag="start-run"):
+    """Start the next run of a workload on what ``allocation`` names."""
+
+    workload: WorkloadId
+    workload_version: int
+    cluster_version: int
+    allocation: Allocation
+    decision: DecisionId
+
+
+class StopRun(Struct, frozen=True, tag="stop-run"):
+    """Give a run notice."""
+
+    workload: WorkloadId
+    workload_version: int
+    run: RunId
+    why: NoticeWhy
+    grace_ms: int
+
+
+class TellWaiting(Struct, frozen=True, tag="tell-waiting"):
+    """Record why the waiting workloads of a shape wait, since that changed."""
+
+    shape: ShapeId
+    decision: DecisionId
+    reasons: tuple[Reason, ...]
+
+
+Action = StartRun | StopRun | TellWaiting
+
+
+class Plan(Struct, frozen=True):
+    """What to do now, with the decisions that say why. An empty plan changes nothing."""
+
+    actions: tuple[Action, ...]
+    decisions: tuple[Decision, ...]
+    wake_at_ms: int = 0

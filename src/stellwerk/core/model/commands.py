@@ -1,0 +1,72 @@
+"""What people and programs ask for. A command isn't an event: it may be refused or find nothing to do.
+
+The API writes a command durably to the inbox and acknowledges it; the engine turns it into events.
+"""
+
+from msgspec import Struct
+
+from stellwerk.core.model.ids import BlobHash, WorkloadId
+from stellwerk.core.model.resources import Shape
+from stellwerk.core.model.workload import Policies
+
+
+class Submit(Struct, frozen=True, tag="submit", omit_defaults=True):
+    """A new workload under a name that the store has already made unique."""
+
+    id: WorkloadId
+    name: str
+    project: str
+    shape: Shape
+    task: BlobHash
+    snapshot: str = ""
+    priority: int = 0
+    queue: str = "default"
+    kind: str = "job"
+    labels: dict[str, str] = {}
+    policies: Policies = Policies()
+    held: bool = False
+
+
+class Cancel(Struct, frozen=True, tag="cancel"):
+    """End a workload: a waiting one at once, a running one by notice and grace."""
+
+    id: WorkloadId
+    now: bool = False
+
+
+class Hold(Struct, frozen=True, tag="hold"):
+    """Keep a waiting workload from starting."""
+
+    id: WorkloadId
+
+
+class Release(Struct, frozen=True, tag="release"):
+    """Let a held workload start again."""
+
+    id: WorkloadId
+
+
+class SetPriority(Struct, frozen=True, tag="set-priority"):
+    """Change the priority of a waiting workload."""
+
+    id: WorkloadId
+    priority: int
+
+
+class DeclareLost(Struct, frozen=True, tag="declare-lost"):
+    """A person says that a run which can't be reached is over (law: only known ends are ends)."""
+
+    id: WorkloadId
+
+
+Command = Submit | Cancel | Hold | Release | SetPriority | DeclareLost
+
+
+class Envelope(Struct, frozen=True):
+    """A command as the inbox holds it. ``key`` makes a repeated request the same request."""
+
+    seq: int
+    at_ms: int
+    actor: str
+    key: str
+    command: Command

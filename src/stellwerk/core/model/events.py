@@ -1,0 +1,167 @@
+"""Every fact the journal may hold: one tagged union. Folding never decides, so events carry outcomes.
+
+Evolution: fields are only added, with defaults. A changed meaning is a new tag and an upcaster.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.commands import Submit
+from stellwerk.core.model.ids import DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.workload import NoticeWhy, RunEnd
+
+
+class LeaderChanged(Struct, frozen=True, tag="leader-changed"):
+    """A new engine leads; everything after this carries its epoch."""
+
+    epoch: int
+    version: str
+
+
+class ClusterObserved(Struct, frozen=True, tag="cluster-observed"):
+    """The material facts of a cluster changed."""
+
+    cluster: Cluster
+
+
+class Submitted(Struct, frozen=True, tag="submitted"):
+    """A workload entered its queue."""
+
+    owner: str
+    submit: Submit
+
+
+class ShapeWaits(Struct, frozen=True, tag="shape-waits"):
+    """All waiting workloads of a shape wait for these reasons, as the decision says in full."""
+
+    shape: ShapeId
+    decision: DecisionId
+    reasons: tuple[Reason, ...]
+
+
+class Held(Struct, frozen=True, tag="held"):
+    """A workload is kept from starting."""
+
+    id: WorkloadId
+    reason: Reason
+
+
+class Released(Struct, frozen=True, tag="released"):
+    """A held workload waits in its queue again."""
+
+    id: WorkloadId
+
+
+class PriorityChanged(Struct, frozen=True, tag="priority-changed"):
+    """A waiting workload's priority is another one now."""
+
+    id: WorkloadId
+    priority: int
+
+
+class RunPlanned(Struct, frozen=True, tag="run-planned"):
+    """A run was decided; it is started after this fact is durable, at most once per generation."""
+
+    workload: WorkloadId
+    run: RunId
+    generation: int
+    allocation: Allocation
+    decision: DecisionId
+
+
+class RunProgressed(Struct, frozen=True, tag="run-progressed"):
+    """A run was seen in a later phase than before."""
+
+    run: RunId
+    phase: Literal["SettingUp", "Running", "Stopping"]
+
+
+class NoticeGiven(Struct, frozen=True, tag="notice-given"):
+    """A run must stop: it is told so, and has its grace from then on."""
+
+    run: RunId
+    why: NoticeWhy
+    grace_ms: int
+
+
+class NoticeWithdrawn(Struct, frozen=True, tag="notice-withdrawn"):
+    """The cause of a notice is gone; the run goes on."""
+
+    run: RunId
+
+
+class ReachabilityChanged(Struct, frozen=True, tag="reachability-changed"):
+    """The machine of a run can't be reached any more, or can again. This ends nothing."""
+
+    run: RunId
+    reachable: bool
+
+
+class RunEnded(Struct, frozen=True, tag="run-ended"):
+    """A run is known to be over; its allocation is free again."""
+
+    run: RunId
+    end: RunEnd
+    reason: Reason
+
+
+class Requeued(Struct, frozen=True, tag="requeued"):
+    """A workload whose run ended goes back to its queue, not to start before ``not_before_ms``."""
+
+    id: WorkloadId
+    reason: Reason
+    not_before_ms: int = 0
+    charged: bool = False
+
+
+class WorkloadEnded(Struct, frozen=True, tag="workload-ended"):
+    """A workload is over and leaves memory for the read models."""
+
+    id: WorkloadId
+    phase: Literal["Succeeded", "Failed", "Cancelled"]
+    reason: Reason
+
+
+class CancelRequested(Struct, frozen=True, tag="cancel-requested"):
+    """Somebody wants a running workload to end; whatever its exit status, the end is Cancelled."""
+
+    id: WorkloadId
+
+
+class CommandRefused(Struct, frozen=True, tag="command-refused"):
+    """A command found nothing it could do."""
+
+    command: str
+    id: WorkloadId
+    reason: Reason
+
+
+class ActionDropped(Struct, frozen=True, tag="action-dropped"):
+    """A planned action relied on a state that had changed by then; it is planned again."""
+
+    action: str
+    id: WorkloadId
+    reason: Reason
+
+
+Event = (
+    LeaderChanged | ClusterObserved | Submitted | ShapeWaits | Held | Released | PriorityChanged
+    | RunPlanned | RunProgressed | NoticeGiven | NoticeWithdrawn | ReachabilityChanged | RunEnded
+    | Requeued | WorkloadEnded | CancelRequested | CommandRefused | ActionDropped
+)
+
+
+class Record(Struct, frozen=True):
+    """An event in the journal. ``at_ms`` never goes backwards; ``epoch`` is the leader's."""
+
+    seq: int
+    at_ms: int
+    epoch: int
+    actor: str
+    project: str
+    event: Event
+    version: int = 1

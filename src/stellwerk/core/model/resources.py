@@ -1,0 +1,81 @@
+"""What a workload asks of a node, and what it was given: integer milli-CPUs and bytes.
+
+A request for accelerators is a number of devices and, for each, all of its memory or a part of it:
+sharing a card is a matter of memory, so a fraction is a fraction of the card's memory.
+"""
+
+from msgspec import Struct
+
+
+class GpuRequest(Struct, frozen=True, omit_defaults=True):
+    """``count`` devices of one kind, each with its whole memory, a fraction or a number of bytes.
+
+    ``kind`` is a canonical accelerator name ("" = any). ``memory_min_bytes`` and
+    ``memory_exact_bytes`` select cards by their total memory (``24GB+``, ``24GB``).
+    """
+
+    count: int
+    kind: str = ""
+    vendor: str = ""
+    fraction_milli: int = 1000
+    share_bytes: int = 0
+    memory_min_bytes: int = 0
+    memory_exact_bytes: int = 0
+
+    @property
+    def shares(self) -> bool:
+        """Whether this request leaves room for others on the same card."""
+        return self.share_bytes > 0 or self.fraction_milli < 1000
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """What one node must give to one replica."""
+
+    cpus_milli: int = 1000
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    gpu: GpuRequest | None = None
+
+
+class Alternative(Struct, frozen=True, omit_defaults=True):
+    """One acceptable set of resources; ``infra`` ("" = anywhere) names where it may be."""
+
+    request: Request
+    infra: str = ""
+
+
+class Shape(Struct, frozen=True, omit_defaults=True):
+    """All that placement looks at in a workload: equal shapes get equal verdicts.
+
+    ``ordered`` says whether the alternatives are a preference order or a plain set.
+    """
+
+    alternatives: tuple[Alternative, ...]
+    ordered: bool = False
+    num_nodes: int = 1
+
+
+class DeviceShare(Struct, frozen=True):
+    """Memory of one device that a run holds."""
+
+    index: int
+    memory_bytes: int
+
+
+class NodeAllocation(Struct, frozen=True, omit_defaults=True):
+    """What ``ranks`` replicas of a run hold on one node."""
+
+    node: str
+    cpus_milli: int
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    devices: tuple[DeviceShare, ...] = ()
+    ranks: tuple[int, ...] = (0,)
+
+
+class Allocation(Struct, frozen=True, omit_defaults=True):
+    """What a run holds on its cluster: given with the run, taken back when it is over."""
+
+    cluster: str
+    nodes: tuple[NodeAllocation, ...]
+    alternative: int = 0

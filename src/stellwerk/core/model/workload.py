@@ -1,0 +1,107 @@
+"""A submitted task with its phase, and its runs: what lives in memory until it is over."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import Allocation
+
+Phase = Literal[
+    "Pending", "Held", "Starting", "Dispatched", "SettingUp", "Running", "Stopping",
+    "Succeeded", "Failed", "Cancelled",
+]
+ENDED: tuple[Phase, ...] = ("Succeeded", "Failed", "Cancelled")
+WAITING: tuple[Phase, ...] = ("Pending", "Held")
+
+RunPhase = Literal["Starting", "SettingUp", "Running", "Stopping", "Ended"]
+NoticeWhy = Literal["cancel", "preempt", "window", "time_limit", "abort"]
+
+
+class Policies(Struct, frozen=True, omit_defaults=True):
+    """How a workload wants to be stopped, retried and put back."""
+
+    grace_ms: int = 30_000
+    time_limit_ms: int = 0
+    max_restarts_on_errors: int = 0
+    recover_on_exit_codes: tuple[int, ...] = ()
+    recovers: bool = False
+
+
+class RunEnd(Struct, frozen=True, omit_defaults=True):
+    """How a run ended, as the runtime saw it; ``how`` is the runtime's word."""
+
+    how: str
+    code: int | None = None
+    signal: int | None = None
+    rank: int = 0
+    ranks: dict[str, int] = {}
+    put_back: bool = False
+    checkpointed: bool = False
+    started_at_ms: int = 0
+    ended_at_ms: int = 0
+    peak_memory_bytes: int = 0
+    cpu_ms: int = 0
+    message: str = ""
+    last_lines: tuple[str, ...] = ()
+
+
+class Run(Struct, frozen=True, omit_defaults=True):
+    """One attempt of a workload on a cluster. ``generation`` fences it against older orders."""
+
+    id: RunId
+    number: int
+    generation: int
+    allocation: Allocation
+    decision: DecisionId
+    planned_ms: int
+    phase: RunPhase = "Starting"
+    started_ms: int = 0
+    running_ms: int = 0
+    notice: NoticeWhy | Literal[""] = ""
+    notice_ms: int = 0
+    end: RunEnd | None = None
+    ended_ms: int = 0
+    reason: Reason | None = None
+    reachable: bool = True
+
+
+class Workload(Struct, frozen=True, omit_defaults=True):
+    """A submitted task. ``task`` and ``snapshot`` name blobs: texts and code stay out of memory.
+
+    ``version`` counts changes, so that an action planned on an older state is seen to be stale.
+    ``order`` is the sequence number of its submission and breaks ties in the queue.
+    """
+
+    id: WorkloadId
+    name: str
+    project: str
+    owner: str
+    shape: ShapeId
+    task: BlobHash
+    submitted_ms: int
+    order: int
+    phase: Phase = "Pending"
+    version: int = 1
+    priority: int = 0
+    queue: str = "default"
+    kind: str = "job"
+    labels: dict[str, str] = {}
+    snapshot: BlobHash | Literal[""] = ""
+    policies: Policies = Policies()
+    runs: tuple[Run, ...] = ()
+    retries: int = 0
+    preemptions: int = 0
+    not_before_ms: int = 0
+    cancelling: bool = False
+    reasons: tuple[Reason, ...] = ()
+    decision: DecisionId | Literal[""] = ""
+    ended_ms: int = 0
+
+    @property
+    def live_run(self) -> Run | None:
+        """The run that isn't known to be over, if there is one; there is never more than one."""
+        if self.runs and self.runs[-1].phase != "Ended":
+            return self.runs[-1]
+        return None
