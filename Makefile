@@ -1,0 +1,36 @@
+# make run     makes the environment and runs the main job
+# make test    makes the environment, checks the code and runs the tests
+# PYTHON=…     picks the interpreter of the environment (3.11 or newer)
+
+MAKEFLAGS += --no-print-directory
+bin := $(CURDIR)/.venv/bin
+workers ?= 2
+
+.PHONY: help run test lint lab environment clean
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+# Makes .venv, or leaves it alone when it is what constraints.txt and pyproject.toml say.
+environment:
+	@scripts/environment
+	@$(bin)/python -m compileall -q src
+
+run: environment
+	$(bin)/stellwerk run examples/digits/task.yaml --env PYTHON=$(bin)/python
+
+test: lint
+	$(bin)/python -m pytest -n $(workers)
+
+lint: environment
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/lint-imports --no-logo
+
+# Real engines: takes what the machine has, and says what it left out.
+lab: environment
+	@scripts/lab
+
+clean:
+	rm -rf .venv .stamp .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
