@@ -1,0 +1,1 @@
+"""Does: one package for each kind of place that can run work."""

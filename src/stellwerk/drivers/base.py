@@ -1,0 +1,156 @@
+"""What a driver is: it carries out orders on one cluster and reports what it sees.
+
+A driver never decides. Orders are idempotent by (run, generation): the engine repeats them after a
+crash, and a driver that has carried one out already answers with what became of it. Reports may be
+late, doubled or lost; the engine folds them so that none of this does harm.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reports import Report
+from stellwerk.core.model.workload import NoticeWhy
+
+StartGuarantee = Literal["claim file", "native name", "look-up"]
+LogStream = Literal["run", "setup"]
+
+
+class Capabilities(Struct, frozen=True):
+    """What the engine may expect of a driver.
+
+    ``queues_itself``: the engine behind it decides when a run starts (phase Dispatched until then).
+    ``start_guarantee``: how a start is kept from happening twice.
+    """
+
+    start_guarantee: StartGuarantee
+    queues_itself: bool = False
+    notices: bool = True
+    reads_logs: bool = True
+
+
+class RankOrder(Struct, frozen=True):
+    """One replica of a run: its rank and the environment that is its own."""
+
+    rank: int
+    node: str
+    env: dict[str, str]
+
+
+class StartOrder(Struct, frozen=True, omit_defaults=True):
+    """Everything needed to start a run; values of secrets travel only here, never to a file.
+
+    ``files`` maps paths inside the work directory to content in the blob store: (hash, mode).
+    ``cwd`` ("" = the run's own work directory) is an absolute folder to run in, in place.
+    """
+
+    run: RunId
+    generation: int
+    epoch: int
+    workload: str
+    name: str
+    project: str
+    ranks: tuple[RankOrder, ...]
+    env: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    setup: str = ""
+    setup_key: str = ""
+    script: str = ""
+    argv: tuple[str, ...] = ()
+    cwd: str = ""
+    inherit_env: bool = False
+    snapshot: str = ""
+    mounts: dict[str, str] = {}
+    checkpoint_dir: str = ""
+    output_dir: str = ""
+    grace_ms: int = 30_000
+    term_signals: tuple[tuple[int, int], ...] = ()
+    recover_on_exit_codes: tuple[int, ...] = ()
+    time_limit_ms: int = 0
+    shell: Literal["snapshot", "interactive"] = "snapshot"
+    log_limit_bytes: int = 0
+
+
+class StopOrder(Struct, frozen=True):
+    """Notice to a run: stop within ``grace_ms``, then everything of it is killed."""
+
+    run: RunId
+    generation: int
+    epoch: int
+    why: NoticeWhy
+    grace_ms: int
+
+
+class LogChunk(Struct, frozen=True):
+    """Bytes of a log from ``offset`` on; ``size`` is how long the log was when it was read."""
+
+    data: bytes
+    offset: int
+    size: int
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on."""
+        return self.offset + len(self.data)
+
+
+class DriverError(Exception):
+    """An order could not be carried out; ``final`` says that it surely never will have been."""
+
+    def __init__(self, code: str, message: str, *, final: bool) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.final = final
+
+
+class Driver(Protocol):
+    """One cluster's hands and eyes."""
+
+    cluster: str
+    capabilities: Capabilities
+
+    async def open(self) -> None:
+        """Connects; raises DriverError when the place can't be reached (the engine tries again)."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of the place; what runs there goes on."""
+        ...
+
+    async def probe(self) -> Cluster:
+        """Looks at what the place has."""
+        ...
+
+    async def start(self, order: StartOrder) -> None:
+        """Starts a run, at most once per (run, generation); what becomes of it is reported."""
+        ...
+
+    async def stop(self, order: StopOrder) -> None:
+        """Gives notice; returns when the notice has arrived."""
+        ...
+
+    async def withdraw(self, run: RunId) -> None:
+        """Takes a notice back."""
+        ...
+
+    async def kill(self, run: RunId) -> None:
+        """Ends everything of a run at once."""
+        ...
+
+    async def forget(self, run: RunId) -> None:
+        """Removes what a finished run left on the place, once all of it has been read."""
+        ...
+
+    def reports(self) -> AsyncIterator[Report]:
+        """Yields an Inventory after each (re)connection, then reports as things change, for ever."""
+        ...
+
+    async def read_log(
+        self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
+    ) -> LogChunk:
+        """Reads a log by offset; a log that isn't there yet is empty."""
+        ...
