@@ -190,14 +190,26 @@ class AbortRule(msgspec.Struct, frozen=True, omit_defaults=True):
     for_ms: int | None = None
 
 
+class SecretRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A secret named in the file and valued elsewhere; `mount_path` makes it a file in the job.
+
+    `scope` narrows where it is looked for (`personal`, `workspace`, `global`).
+    """
+
+    name: str
+    scope: str | None = None
+    mount_path: str | None = None
+
+
 class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     """What the user wrote, with its meaning fixed.
 
     `setup` and `run` are bash texts, run on every one of `num_nodes` nodes. `choice` says how
     `resources` is meant: the only entry, an unordered set, or an order of preference.
-    `secrets` are given values by reference; `managed_secrets` names those that must come from the
-    secret store or from `--secret` before anything is queued. Everything under `# Stellwerk`
-    comes from labels `stellwerk/…` or flags. `ignored` names what was accepted without effect.
+    `secrets` names those whose values came with the file or a flag; the values themselves travel
+    apart and are sealed, so a Task can be stored and shown. `managed_secrets` must come from the
+    secret store before anything is queued. Everything under `# Stellwerk` comes from labels
+    `stellwerk/…` or flags. `ignored` names what was accepted without effect.
     """
 
     name: str | None = None
@@ -206,9 +218,8 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     choice: Choice = "one"
     resources: tuple[ResourceRequest, ...] = (ResourceRequest(),)
     envs: dict[str, str] = {}
-    secrets: dict[str, str] = {}
-    managed_secrets: tuple[str, ...] = ()
-    secret_files: dict[str, str] = {}
+    secrets: tuple[str, ...] = ()
+    managed_secrets: tuple[SecretRef, ...] = ()
     file_mounts: dict[str, str] = {}
     storage: dict[str, StorageMount] = {}
     volumes: dict[str, VolumeMount] = {}
@@ -224,6 +235,7 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     labels: dict[str, str] = {}
     # Stellwerk
     priority: int | None = None
+    priority_class: str | None = None
     queue: str | None = None
     gpu_memory_bytes: int | None = None
     time_limit_ms: int | None = None
@@ -253,5 +265,5 @@ class Dag(msgspec.Struct, frozen=True, tag="dag", omit_defaults=True):
     tasks: tuple[Task, ...] = ()
     primary_tasks: tuple[str, ...] = ()
     termination_delay_ms: dict[str, int] = {}
-    inter_connection: str | None = None
+    inter_connection: bool | None = None
     notices: tuple[Notice, ...] = ()
