@@ -11,19 +11,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from .errors import Notice
+from stellwerk.core.model.errors import Notice
+from stellwerk.core.model.quantity import Amount
 
 Choice = Literal["one", "any_of", "ordered"]
 StorageMode = Literal["MOUNT", "COPY", "MOUNT_CACHED"]
 Execution = Literal["serial", "parallel"]
 Json = Any  # what a JSON document may hold; only ever passed through
-
-
-class Amount(msgspec.Struct, frozen=True):
-    """A quantity that is meant exactly (`4`) or as a lower bound (`4+`), in integer units."""
-
-    value: int
-    at_least: bool = False
 
 
 class AcceleratorSelector(msgspec.Struct, frozen=True):
