@@ -1,0 +1,213 @@
+"""Decides where Stellwerk keeps its things and what a user's settings are, and remembers why.
+
+Each setting comes from the first of: a variable `STELLWERK_…`, the file
+`~/.config/stellwerk/config.toml`, its default. The server and the command line read the same
+settings, so that both find the same socket.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from stellwerk.core.model.errors import Problem, StellwerkError
+
+Value = str | int
+
+
+class Setting(NamedTuple):
+    """One setting with its value and where that came from."""
+
+    name: str
+    value: Value
+    origin: str
+    about: str
+
+
+class Settings(NamedTuple):
+    """All settings, and the paths that follow from them."""
+
+    all: Mapping[str, Setting]
+
+    def text(self, name: str) -> str:
+        """A setting that is text."""
+        return str(self.all[name].value)
+
+    def number(self, name: str) -> int:
+        """A setting that is a whole number."""
+        return int(self.all[name].value)
+
+    @property
+    def home(self) -> str:
+        """The folder of everything durable: journal, blobs, runs, the server's log."""
+        return self.text("home")
+
+    @property
+    def socket(self) -> str:
+        """The Unix socket of the server; its folder is open to its user only."""
+        return self.text("socket")
+
+    @property
+    def socket_is_default(self) -> bool:
+        """Whether nobody named a socket, so that its folder must be the user's own."""
+        return self.all["socket"].origin == "default"
+
+    @property
+    def cache(self) -> str:
+        """A folder whose content can be made again: hashes of files, names for completion."""
+        return self.text("cache")
+
+    @property
+    def server_log(self) -> str:
+        """Where the server writes what it has to say."""
+        return os.path.join(self.home, "server.log")
+
+
+class _Spec(NamedTuple):
+    about: str
+    default: Callable[[Mapping[str, str], Mapping[str, Setting]], Value]
+    is_number: bool = False
+    is_path: bool = False
+
+
+def load(env: Mapping[str, str] | None = None) -> Settings:
+    """Reads all settings; raises StellwerkError that names every bad one."""
+    env = os.environ if env is None else env
+    path = config_file(env)
+    written, problems = _read_file(path)
+    settings: dict[str, Setting] = {}
+    for name, spec in _SPECS.items():
+        variable = f"STELLWERK_{name.upper()}"
+        raw: object
+        if env.get(variable):
+            raw, origin = env[variable], variable
+        elif name in written:
+            raw, origin = written[name], path
+        else:
+            raw, origin = spec.default(env, settings), "default"
+        value = _checked(name, spec, raw, origin, env, problems)
+        settings[name] = Setting(name, value, origin, spec.about)
+    if problems:
+        raise StellwerkError(problems)
+    return Settings(settings)
+
+
+def config_file(env: Mapping[str, str]) -> str:
+    """The user's file of settings; it need not exist."""
+    base = env.get("XDG_CONFIG_HOME") or os.path.join(_user_home(env), ".config")
+    return os.path.join(base, "stellwerk", "config.toml")
+
+
+def machine_id() -> str:
+    """Names this machine, so that a home shared by several machines keeps their states apart."""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            with open(path, encoding="ascii") as file:
+                text = file.read().strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text and text != "uninitialized":
+            return text
+    return os.uname().nodename
+
+
+def _read_file(path: str) -> tuple[dict[str, object], list[Problem]]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return {}, []
+    except OSError as error:
+        message = f"{path} can't be read: {error.strerror}"
+        return {}, [Problem("config/unreadable", message, "make it readable, or remove it")]
+    import tomllib
+
+    try:
+        written = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return {}, [Problem("config/syntax", str(error), "write it as TOML: `name = value`", path)]
+    return written, [
+        Problem("config/unknown", f"unknown setting `{name}`", _suggestion(name), path)
+        for name in written
+        if name not in _SPECS
+    ]
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, _SPECS, 1)
+    return f"did you mean `{close[0]}`?" if close else f"settings are: {', '.join(_SPECS)}"
+
+
+def _checked(
+    name: str,
+    spec: _Spec,
+    raw: object,
+    origin: str,
+    env: Mapping[str, str],
+    problems: list[Problem],
+) -> Value:
+    if spec.is_number:
+        try:
+            number = int(str(raw))
+        except ValueError:
+            number = -1
+        if number < 0 or isinstance(raw, bool):
+            problems.append(
+                Problem("config/value", f"`{name}` is `{raw}` (from {origin}), not a whole number")
+            )
+        return number
+    if not isinstance(raw, str) or "\0" in raw:
+        problems.append(Problem("config/value", f"`{name}` (from {origin}) is no text: {raw!r}"))
+        return ""
+    if not spec.is_path:
+        return raw
+    if raw == "~" or raw.startswith("~/"):
+        raw = _user_home(env) + raw[1:]
+    return os.path.abspath(raw)
+
+
+def _user_home(env: Mapping[str, str]) -> str:
+    return env.get("HOME") or os.path.expanduser("~")
+
+
+def _default_home(env: Mapping[str, str], _so_far: Mapping[str, Setting]) -> Value:
+    base = env.get("XDG_STATE_HOME") or os.path.join(_user_home(env), ".local", "state")
+    return os.path.join(base, "stellwerk", machine_id())
+
+
+def _default_socket(env: Mapping[str, str], so_far: Mapping[str, Setting]) -> Value:
+    """A short path that belongs to the home, since a socket's path has at most 107 bytes."""
+    import hashlib
+
+    key = hashlib.sha256(os.fsencode(str(so_far["home"].value))).hexdigest()[:12]
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    if runtime and len(runtime) < 60 and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
+        return os.path.join(runtime, f"stellwerk-{key}", "server.sock")
+    return f"/tmp/stellwerk-{os.getuid()}-{key}/server.sock"  # noqa: S108 (its folder is ours, 0700)
+
+
+def _default_cache(env: Mapping[str, str], _so_far: Mapping[str, Setting]) -> Value:
+    base = env.get("XDG_CACHE_HOME") or os.path.join(_user_home(env), ".cache")
+    return os.path.join(base, "stellwerk")
+
+
+_SPECS: dict[str, _Spec] = {
+    "home": _Spec("journal, blobs, runs and the server's log", _default_home, is_path=True),
+    "socket": _Spec("the server's Unix socket", _default_socket, is_path=True),
+    "cache": _Spec("what can be made again", _default_cache, is_path=True),
+    "output": _Spec("how lists are written when -o isn't given", lambda _env, _so_far: "table"),
+    "start_timeout_ms": _Spec(
+        "how long a starting server is waited for", lambda _env, _so_far: 15_000, is_number=True
+    ),
+    "ask_above_files": _Spec(
+        "a work directory with more files is packed only with --yes",
+        lambda _env, _so_far: 100_000,
+        is_number=True,
+    ),
+    "ask_above_bytes": _Spec(
+        "a larger work directory is packed only with --yes",
+        lambda _env, _so_far: 10 * 2**30,
+        is_number=True,
+    ),
+}
