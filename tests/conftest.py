@@ -1,0 +1,43 @@
+"""Gives every test a home of its own, and settings under which a result can be repeated.
+
+No test ever sees the real home, the real state, or a variable of a job it happens to run in.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("here", deadline=None, max_examples=60)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+FOREIGN_PREFIXES = ("STELLWERK_", "SKYPILOT_", "STW_")
+KEPT = {"STELLWERK_CASES"}
+"""Variables by which a person steers the tests themselves."""
+
+
+@pytest.fixture(autouse=True)
+def home_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Points HOME, STELLWERK_HOME and the runtime directory into a short-lived folder.
+
+    The folder's path is short, because a Unix socket's may have 107 bytes at most.
+    """
+    folder = tempfile.mkdtemp(prefix="stw-")
+    for name in list(os.environ):
+        if name.startswith(FOREIGN_PREFIXES) and name not in KEPT:
+            monkeypatch.delenv(name)
+    for name, value in {
+        "HOME": f"{folder}/home",
+        "STELLWERK_HOME": f"{folder}/state",
+        "XDG_RUNTIME_DIR": f"{folder}/run",
+    }.items():
+        os.mkdir(value, 0o700)
+        monkeypatch.setenv(name, value)
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
