@@ -88,15 +88,17 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     queue: str = "default"
     kind: str = "job"
     labels: dict[str, str] = {}
-    snapshot: BlobHash | Literal[""] = ""
+    snapshot: str = ""
     policies: Policies = Policies()
     runs: tuple[Run, ...] = ()
     retries: int = 0
     preemptions: int = 0
+    queued_ms: int = 0
     not_before_ms: int = 0
     cancelling: bool = False
+    cancelled_by: str = ""
     reasons: tuple[Reason, ...] = ()
-    decision: DecisionId | Literal[""] = ""
+    decision: str = ""
     ended_ms: int = 0
 
     @property

@@ -1,0 +1,193 @@
+"""Turns commands, reports and accepted plans into events. All deciding about facts is here; fold has none.
+
+Every function reads the state and returns events; the caller folds them before it asks again.
+"""
+
+from typing import assert_never
+
+from stellwerk.core.model import actions as act
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model import reports as rep
+from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.workload import Run, RunEnd, Workload
+from stellwerk.core.recover.outcome import outcome
+from stellwerk.core.state import State
+
+PROGRESS = {"Starting": 0, "SettingUp": 1, "Running": 2, "Stopping": 3, "Ended": 4}
+
+
+def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]:
+    """Turns one command into what follows from it now; a command that can't act is refused in words."""
+    if isinstance(command, cmd.Submit):
+        if command.id in state.workloads:
+            return []
+        return [ev.Submitted(owner=actor, submit=command)]
+    workload = state.workloads.get(command.id)
+    name = type(command).__struct_config__.tag
+    if workload is None:
+        return [ev.CommandRefused(str(name), command.id, Reason("already_over", {"phase": "over"}))]
+    match command:
+        case cmd.Cancel():
+            return _cancel(workload, actor)
+        case cmd.Hold():
+            if workload.phase == "Pending":
+                return [ev.Held(command.id, Reason("held", {"actor": actor}))]
+        case cmd.Release():
+            if workload.phase == "Held":
+                return [ev.Released(command.id)]
+            return [_refused("release", workload, "not_held")]
+        case cmd.SetPriority():
+            if workload.phase in {"Pending", "Held"}:
+                return [ev.PriorityChanged(command.id, command.priority)]
+        case cmd.DeclareLost():
+            return _declare_lost(state, workload, actor)
+        case _:
+            assert_never(command)
+    return [_refused(str(name), workload, "not_waiting")]
+
+
+def _refused(name: str, workload: Workload, code: str) -> ev.CommandRefused:
+    return ev.CommandRefused(name, workload.id, Reason(code, {"phase": workload.phase}))
+
+
+def _cancel(workload: Workload, actor: str) -> list[ev.Event]:
+    if workload.cancelling:
+        return []
+    asked = ev.CancelRequested(workload.id)
+    if workload.live_run is not None:
+        return [asked]
+    return [asked, ev.WorkloadEnded(
+        workload.id, "Cancelled", Reason("cancelled", {"actor": actor}))]
+
+
+def _declare_lost(state: State, workload: Workload, actor: str) -> list[ev.Event]:
+    run = workload.live_run
+    if run is None:
+        return [_refused("declare-lost", workload, "not_waiting")]
+    if run.reachable:
+        return [_refused("declare-lost", workload, "reachable")]
+    end = RunEnd(how="declared_lost", message=actor)
+    return _ended(state, workload, run, end, state.at_ms)
+
+
+def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
+    """Turns what a driver saw into facts; late, doubled and foreign reports give nothing."""
+    match report:
+        case rep.RunReport():
+            return _on_run(state, report, now_ms)
+        case rep.ClusterReport():
+            if state.clusters.get(report.cluster.name) == report.cluster:
+                return []
+            return [ev.ClusterObserved(report.cluster)]
+        case rep.StartRefused():
+            run = _live(state, report.run, report.generation)
+            if run is None or run.phase != "Starting":
+                return []
+            end = RunEnd(how="start_refused", message=f"{report.code}: {report.message}",
+                         ended_at_ms=now_ms)
+            return _ended(state, state.workloads[workload_of(report.run)], run, end, now_ms)
+        case rep.Inventory():
+            return []
+        case rep.Reachability():
+            reachable = report.state == "reachable"
+            return [
+                ev.ReachabilityChanged(run.id, reachable)
+                for run in live_runs(state, report.cluster) if run.reachable != reachable]
+        case _:
+            assert_never(report)
+
+
+def live_runs(state: State, cluster: str) -> list[Run]:
+    """Gives the runs of a cluster that aren't known to be over, in a fixed order."""
+    runs = (state.workloads[workload_of(key)].live_run
+            for key in sorted(state.allocations.get(cluster, {})))
+    return [run for run in runs if run is not None]
+
+
+def missing_runs(state: State, inventory: rep.Inventory) -> list[Run]:
+    """Gives the live runs that the driver's inventory doesn't list.
+
+    One that is still Starting was never started and is started again with the same key; any other
+    is lost, since the place that ran it has no memory of it.
+    """
+    known = {(report.run, report.generation) for report in inventory.runs}
+    return [run for run in live_runs(state, inventory.cluster)
+            if (run.id, run.generation) not in known]
+
+
+def _live(state: State, run: RunId, generation: int) -> Run | None:
+    workload = state.workloads.get(workload_of(run))
+    live = workload.live_run if workload is not None else None
+    if live is None or live.id != run or live.generation != generation:
+        return None
+    return live
+
+
+def _on_run(state: State, report: rep.RunReport, now_ms: int) -> list[ev.Event]:
+    run = _live(state, report.run, report.generation)
+    if run is None:
+        return []
+    events: list[ev.Event] = []
+    if not run.reachable:
+        events.append(ev.ReachabilityChanged(run.id, reachable=True))
+    if report.end is not None:
+        workload = state.workloads[workload_of(run.id)]
+        return [*events, *_ended(state, workload, run, report.end, now_ms)]
+    if report.phase in {"SettingUp", "Running", "Stopping"} and (
+            PROGRESS[report.phase] > PROGRESS[run.phase]):
+        events.append(ev.RunProgressed(run.id, report.phase))  # type: ignore[arg-type]
+    return events
+
+
+def _ended(
+    state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int
+) -> list[ev.Event]:
+    shape = state.shapes[workload.shape].shape
+    reason, follows = outcome(workload, run, end, shape, now_ms)
+    return [ev.RunEnded(run.id, end, reason), follows]
+
+
+def on_lost(state: State, run: Run, message: str, now_ms: int) -> list[ev.Event]:
+    """Ends a run that its place, which answers, has no memory of."""
+    end = RunEnd(how="machine_lost", message=message, ended_at_ms=now_ms)
+    return _ended(state, state.workloads[workload_of(run.id)], run, end, now_ms)
+
+
+def on_plan(state: State, plan: act.Plan) -> list[ev.Event]:
+    """Accepts a plan: each action whose grounds still hold becomes a fact, a stale one is dropped.
+
+    The versions are compared with those before this plan: its own actions don't make it stale.
+    """
+    versions = dict(state.cluster_versions)
+    events: list[ev.Event] = []
+    for action in plan.actions:
+        match action:
+            case act.StartRun():
+                workload = state.workloads.get(action.workload)
+                cluster = action.allocation.cluster
+                if (workload is None or workload.version != action.workload_version
+                        or versions.get(cluster) != action.cluster_version):
+                    events.append(_stale("start-run", action.workload))
+                    continue
+                number = workload.runs[-1].number + 1 if workload.runs else 1
+                events.append(ev.RunPlanned(
+                    workload=workload.id, run=run_id(workload.id, number), generation=number,
+                    allocation=action.allocation, decision=action.decision))
+            case act.StopRun():
+                workload = state.workloads.get(action.workload)
+                if workload is None or workload.version != action.workload_version:
+                    events.append(_stale("stop-run", action.workload))
+                    continue
+                events.append(ev.NoticeGiven(action.run, action.why, action.grace_ms))
+            case act.TellWaiting():
+                if action.shape in state.shapes:
+                    events.append(ev.ShapeWaits(action.shape, action.decision, action.reasons))
+            case _:
+                assert_never(action)
+    return events
+
+
+def _stale(action: str, workload: WorkloadId) -> ev.ActionDropped:
+    return ev.ActionDropped(action, workload, Reason("stale"))

@@ -1,0 +1,1 @@
+"""Where, and why: which cluster and which nodes, with a verdict for every candidate."""

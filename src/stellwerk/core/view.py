@@ -1,0 +1,143 @@
+"""The view of a cycle: an immutable cut of the live state that ``plan`` reads in another thread.
+
+A view costs what changed: the parts of shapes and clusters that did not change since the last view
+are taken over as they are. Of each shape only the first waiting workloads are in it.
+"""
+
+from msgspec import Struct
+
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest
+from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.workload import Workload
+from stellwerk.core.state import State, Waits, queue_key
+
+HEADS = 256
+"""Waiting workloads of one shape that one cycle looks at."""
+
+
+class Head(Struct, frozen=True):
+    """A waiting workload as the plan sees it."""
+
+    id: WorkloadId
+    version: int
+    priority: int
+    order: int
+    queued_ms: int
+    name: str
+
+
+class ShapeView(Struct, frozen=True):
+    """The waiting workloads of a shape: the first of them, and how many there are."""
+
+    id: ShapeId
+    shape: Shape
+    version: int
+    heads: tuple[Head, ...]
+    count: int
+    waits: Waits | None
+
+
+class ClusterView(Struct, frozen=True):
+    """A cluster with what its runs hold; ``facts`` is the hash of what was observed."""
+
+    cluster: Cluster
+    version: int
+    facts: str
+    allocations: tuple[tuple[RunId, Allocation], ...]
+
+
+class StopView(Struct, frozen=True):
+    """A live run of a workload that somebody cancelled and that has not been told so yet."""
+
+    workload: WorkloadId
+    version: int
+    run: RunId
+    grace_ms: int
+
+
+class View(Struct, frozen=True):
+    """Everything ``plan`` may look at. ``now_ms`` and ``seed`` come in as values."""
+
+    seq: int
+    now_ms: int
+    seed: int
+    clusters: tuple[ClusterView, ...]
+    shapes: tuple[ShapeView, ...]
+    stops: tuple[StopView, ...]
+    next_due_ms: int = 0
+
+
+class Viewer:
+    """Takes views of one state, reusing the parts of the last view that did not change."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._clusters: dict[str, ClusterView] = {}
+        self._shapes: dict[ShapeId, ShapeView] = {}
+
+    def take(self, now_ms: int, seed: int = 0) -> View:
+        """Cuts a view of the state at ``now_ms`` (UTC milliseconds)."""
+        state = self._state
+        due, next_due = self._due(now_ms)
+        stops = tuple(
+            StopView(workload.id, workload.version, run, workload.policies.grace_ms)
+            for run, workload in
+            ((run, state.workloads[key]) for key, run in state.to_stop.items()))
+        return View(
+            seq=state.seq, now_ms=now_ms, seed=seed,
+            clusters=tuple(self._cluster(name) for name in sorted(state.clusters)),
+            shapes=self._shape_views(due), stops=stops, next_due_ms=next_due)
+
+    def _due(self, now_ms: int) -> tuple[dict[ShapeId, list[Workload]], int]:
+        due: dict[ShapeId, list[Workload]] = {}
+        next_due = 0
+        for key, not_before in self._state.delayed.items():
+            if not_before <= now_ms:
+                workload = self._state.workloads[key]
+                due.setdefault(workload.shape, []).append(workload)
+            elif not next_due or not_before < next_due:
+                next_due = not_before
+        return due, next_due
+
+    def _cluster(self, name: str) -> ClusterView:
+        version = self._state.cluster_versions[name]
+        cached = self._clusters.get(name)
+        if cached is not None and cached.version == version:
+            return cached
+        cluster = self._state.clusters[name]
+        same = cached is not None and cached.cluster is cluster
+        view = ClusterView(
+            cluster=cluster, version=version,
+            facts=cached.facts if cached is not None and same else digest(cluster),
+            allocations=tuple(self._state.allocations.get(name, {}).items()))
+        self._clusters[name] = view
+        return view
+
+    def _shape_views(self, due: dict[ShapeId, list[Workload]]) -> tuple[ShapeView, ...]:
+        views = []
+        for key, queue in self._state.shapes.items():
+            extra = due.get(key, [])
+            if not queue.entries and not extra:
+                continue
+            cached = self._shapes.get(key)
+            if cached is None or cached.version != queue.version or extra or (
+                    cached.waits is not queue.waits):
+                cached = self._shape(key, extra)
+            views.append(cached)
+        if len(self._shapes) > 2 * len(self._state.shapes) + HEADS:
+            self._shapes = {view.id: view for view in views}
+        return tuple(views)
+
+    def _shape(self, key: ShapeId, extra: list[Workload]) -> ShapeView:
+        queue = self._state.shapes[key]
+        waiting = [self._state.workloads[entry[2]] for entry in queue.entries[:HEADS]]
+        if extra:
+            waiting = sorted(waiting + extra, key=queue_key)
+        view = ShapeView(
+            id=key, shape=queue.shape, version=-1 if extra else queue.version,
+            heads=tuple(Head(w.id, w.version, w.priority, w.order, w.queued_ms, w.name)
+                        for w in waiting),
+            count=len(queue.entries) + len(extra), waits=queue.waits)
+        self._shapes[key] = view
+        return view
