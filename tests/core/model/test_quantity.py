@@ -104,7 +104,9 @@ def test_what_is_no_number_of_cpus(written: str) -> None:
     assert "`4+`" in bad.help
 
 
-@pytest.mark.parametrize("written", ["", "16XB", "GB", "16 G B", "0", "-1", "1e99", "9" * 25, "1_0"])
+@pytest.mark.parametrize(
+    "written", ["", "16XB", "GB", "16 G B", "0", "-1", "1e99", "9" * 25, "1_0"]
+)
 def test_what_is_no_memory(written: str) -> None:
     """Unknown units, nothing at all, and more than any machine has."""
     assert isinstance(parse_memory(written), BadQuantity)

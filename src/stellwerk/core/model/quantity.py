@@ -55,11 +55,27 @@ for _letter, _size in (("k", KIB), ("m", MIB), ("g", GIB), ("t", TIB), ("p", PIB
         _BYTES[_letter + _ending] = _size
 _TIMES = {
     "ms": 1,
-    "s": SECOND_MS, "sec": SECOND_MS, "secs": SECOND_MS, "second": SECOND_MS, "seconds": SECOND_MS,
-    "m": MINUTE_MS, "min": MINUTE_MS, "mins": MINUTE_MS, "minute": MINUTE_MS, "minutes": MINUTE_MS,
-    "h": HOUR_MS, "hr": HOUR_MS, "hrs": HOUR_MS, "hour": HOUR_MS, "hours": HOUR_MS,
-    "d": DAY_MS, "day": DAY_MS, "days": DAY_MS,
-    "w": WEEK_MS, "week": WEEK_MS, "weeks": WEEK_MS,
+    "s": SECOND_MS,
+    "sec": SECOND_MS,
+    "secs": SECOND_MS,
+    "second": SECOND_MS,
+    "seconds": SECOND_MS,
+    "m": MINUTE_MS,
+    "min": MINUTE_MS,
+    "mins": MINUTE_MS,
+    "minute": MINUTE_MS,
+    "minutes": MINUTE_MS,
+    "h": HOUR_MS,
+    "hr": HOUR_MS,
+    "hrs": HOUR_MS,
+    "hour": HOUR_MS,
+    "hours": HOUR_MS,
+    "d": DAY_MS,
+    "day": DAY_MS,
+    "days": DAY_MS,
+    "w": WEEK_MS,
+    "week": WEEK_MS,
+    "weeks": WEEK_MS,
 }
 _NUMBER = re.compile(r"([0-9]{1,19})(?:\.([0-9]{0,18}))?(?:[eE]\+?([0-9]{1,2}))?", re.ASCII)
 _WITH_UNIT = re.compile(r"([0-9][0-9.]*(?:[eE]\+?[0-9]{1,2})?)\s*([A-Za-z]*)", re.ASCII)

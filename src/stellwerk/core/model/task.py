@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from stellwerk.core.model.devices import AcceleratorSelector
 from stellwerk.core.model.errors import Notice
 from stellwerk.core.model.quantity import Amount
 
@@ -18,19 +19,6 @@ Choice = Literal["one", "any_of", "ordered"]
 StorageMode = Literal["MOUNT", "COPY", "MOUNT_CACHED"]
 Execution = Literal["serial", "parallel"]
 Json = Any  # what a JSON document may hold; only ever passed through
-
-
-class AcceleratorSelector(msgspec.Struct, frozen=True):
-    """Accelerators named by their memory (`24GB`, `24GB+:2`, `nvidia:24GB+`) instead of by kind.
-
-    Kept as a wish: matched later with the table of devices and with what is really there.
-    """
-
-    memory_bytes: int
-    at_least: bool = False
-    count: float = 1
-    vendor: str | None = None
-    text: str = ""
 
 
 class Autostop(msgspec.Struct, frozen=True, omit_defaults=True):
