@@ -9,10 +9,14 @@
 # PYTHON=…     picks the interpreter of the environment (3.11 or newer)
 
 MAKEFLAGS += --no-print-directory
-bin := $(CURDIR)/.venv/bin
+bin := .venv/bin
 workers ?= 2
 
-.PHONY: help run test lint lab format pins environment clean
+soak_script := scripts/soak
+bench_script := bench/run
+gpu_script := scripts/gpu
+
+.PHONY: help run test lint lab soak bench gpu format pins environment clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -23,7 +27,7 @@ environment:
 	@$(bin)/python -m compileall -q src
 
 run: environment
-	$(bin)/stellwerk run examples/digits/task.yaml --env PYTHON=$(bin)/python
+	$(bin)/stellwerk run examples/digits/task.yaml --env "PYTHON=$(CURDIR)/$(bin)/python"
 
 test: lint
 	$(bin)/python -m pytest -n $(workers)
@@ -37,6 +41,11 @@ lint: environment
 # Real engines: takes what the machine has, and says what it left out.
 lab: environment
 	@scripts/lab
+
+# Long or special runs; each refuses in words where this version has nothing to run.
+soak bench gpu: environment
+	@if [ -x $($@_script) ]; then $($@_script); else \
+	    echo "make $@: this version has nothing to run here ($($@_script) doesn't exist)" >&2; exit 2; fi
 
 format: environment
 	$(bin)/ruff check --fix --quiet . || true
