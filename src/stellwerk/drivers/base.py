@@ -13,6 +13,7 @@ from msgspec import Struct
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import Report
+from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.workload import NoticeWhy
 
 StartGuarantee = Literal["claim file", "native name", "look-up"]
@@ -43,8 +44,9 @@ class RankOrder(Struct, frozen=True):
 class StartOrder(Struct, frozen=True, omit_defaults=True):
     """Everything needed to start a run; values of secrets travel only here, never to a file.
 
-    ``files`` maps paths inside the work directory to content in the blob store: (hash, mode).
-    ``cwd`` ("" = the run's own work directory) is an absolute folder to run in, in place.
+    ``snapshot`` names the manifest in the blob store that the run's own work directory is made of.
+    ``cwd`` ("" = that work directory) is an absolute folder to run in, in place. ``allocation`` is
+    what the run holds, for a driver that can see to it that a run stays within it.
     """
 
     run: RunId
@@ -72,6 +74,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     time_limit_ms: int = 0
     shell: Literal["snapshot", "interactive"] = "snapshot"
     log_limit_bytes: int = 0
+    allocation: Allocation | None = None
 
 
 class StopOrder(Struct, frozen=True):
@@ -98,7 +101,10 @@ class LogChunk(Struct, frozen=True):
 
 
 class DriverError(Exception):
-    """An order could not be carried out; ``final`` says that it surely never will have been."""
+    """An order could not be carried out; ``final`` says that it surely never will have been.
+
+    Where it isn't final, the outcome is unknown, and the order may be given again.
+    """
 
     def __init__(self, code: str, message: str, *, final: bool) -> None:
         super().__init__(message)
@@ -126,7 +132,10 @@ class Driver(Protocol):
         ...
 
     async def start(self, order: StartOrder) -> None:
-        """Starts a run, at most once per (run, generation); what becomes of it is reported."""
+        """Starts a run, at most once per (run, generation); what becomes of it is reported.
+
+        A start that is refused for good raises a final DriverError and is reported as StartRefused.
+        """
         ...
 
     async def stop(self, order: StopOrder) -> None:
@@ -146,7 +155,7 @@ class Driver(Protocol):
         ...
 
     def reports(self) -> AsyncIterator[Report]:
-        """Yields an Inventory after each (re)connection, then reports as things change, for ever."""
+        """Yields an Inventory after each (re)connection, then what changes, for ever."""
         ...
 
     async def read_log(

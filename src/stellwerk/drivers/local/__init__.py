@@ -1,0 +1,1 @@
+"""Runs work on this machine, as this user, through the runtime's agent."""

@@ -1,0 +1,188 @@
+"""Makes a run's work directory out of a snapshot: a manifest of content in the blob store.
+
+A work directory appears whole or not at all: it is made beside its place and renamed. Nothing is
+ever written through a symbolic link, since links are made last and into directories that were made
+here; a manifest in which a file lies below a link is refused.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+from stellwerk.drivers.base import DriverError
+
+MANIFEST_VERSION = 1
+_UNFINISHED = "work.unfinished"
+_NOT_COPYABLE_IN_KERNEL = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}
+_CHUNK_BYTES = 1 << 30
+
+
+class BlobReader(Protocol):
+    """Where content is found by its hash."""
+
+    def path(self, hash: str) -> str | None:
+        """The file that holds this content as it is, or None if there is no such file."""
+        ...
+
+    def get(self, hash: str) -> bytes | None:
+        """The content, or None if it isn't there."""
+        ...
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One file, link or directory: ``hash`` with ``mode`` and ``size``, ``link``, or ``dir``."""
+
+    path: str
+    mode: int | None = None
+    size: int = 0
+    hash: str = ""
+    link: str = ""
+    dir: bool = False
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """All of a work directory."""
+
+    v: int
+    files: tuple[Entry, ...]
+
+
+def read_manifest(snapshot: str, blobs: BlobReader) -> Manifest:
+    """Reads and checks the manifest of a snapshot; raises DriverError if it can't be used."""
+    data = blobs.get(snapshot)
+    if data is None:
+        raise _refusal("snapshot/missing", f"snapshot {snapshot[:12]} isn't in the blob store")
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except msgspec.DecodeError as error:
+        message = f"snapshot {snapshot[:12]} is no manifest: {error}"
+        raise _refusal("snapshot/damaged", message) from error
+    if manifest.v != MANIFEST_VERSION:
+        message = (
+            f"snapshot {snapshot[:12]} has version {manifest.v}; this reads {MANIFEST_VERSION}"
+        )
+        raise _refusal("snapshot/version", message)
+    bad = [entry.path for entry in manifest.files if not _is_inside(entry.path)]
+    if bad:
+        message = f"snapshot {snapshot[:12]} leads out of the work directory: {bad[0]!r}"
+        raise _refusal("snapshot/outside", message)
+    return manifest
+
+
+def make_work_directory(run_directory: str, snapshot: str, blobs: BlobReader) -> str:
+    """Makes `work` in a run's directory, unless it is there; gives its path.
+
+    Raises a final DriverError if it can't be made: nothing was started then.
+    """
+    work = os.path.join(run_directory, "work")
+    if os.path.isdir(work):
+        return work
+    manifest = read_manifest(snapshot, blobs) if snapshot else Manifest(MANIFEST_VERSION, ())
+    unfinished = os.path.join(run_directory, _UNFINISHED)
+    try:
+        os.makedirs(run_directory, mode=0o700, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        os.mkdir(unfinished, 0o700)
+        _fill(unfinished, manifest.files, blobs)
+        os.rename(unfinished, work)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        code = "snapshot/disk-full" if full else "snapshot/not-written"
+        message = f"the work directory {work} can't be made: {error.strerror} ({error.filename})"
+        raise _refusal(code, message) from error
+    except DriverError:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return work
+
+
+def _fill(root: str, entries: Iterable[Entry], blobs: BlobReader) -> None:
+    made = {root}
+    last: list[tuple[str, Entry]] = []
+    for entry in entries:
+        path = os.path.join(root, entry.path)
+        if entry.link or entry.dir:
+            last.append((path, entry))
+        if entry.dir:
+            _make_directory(path, made)
+        elif not entry.link:
+            _make_directory(os.path.dirname(path), made)
+            _write(path, entry, blobs)
+    for path, entry in last:
+        if entry.link:
+            _make_directory(os.path.dirname(path), made)
+            os.symlink(entry.link, path)
+    for path, entry in last:
+        if entry.dir and entry.mode is not None:
+            os.chmod(path, (entry.mode & 0o777) | 0o700, follow_symlinks=False)
+
+
+def _make_directory(path: str, made: set[str]) -> None:
+    if path not in made:
+        _make_directory(os.path.dirname(path), made)
+        os.mkdir(path, 0o755)
+        made.add(path)
+
+
+def _write(path: str, entry: Entry, blobs: BlobReader) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    target = os.open(path, flags, 0o600)
+    try:
+        source = blobs.path(entry.hash)
+        size = _copy(source, target) if source else _put(blobs.get(entry.hash), target)
+        if size != entry.size:
+            found = "isn't in the blob store" if size is None else f"has {size} bytes"
+            message = f"{entry.path} ({entry.hash[:12]}, {entry.size} bytes) {found}"
+            raise _refusal("snapshot/missing", message)
+        os.fchmod(target, (0o644 if entry.mode is None else entry.mode & 0o777) | 0o400)
+    finally:
+        os.close(target)
+
+
+def _copy(source: str, target: int) -> int | None:
+    """Copies inside the kernel, which shares the blocks where the file system can."""
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        copied = 0
+        while count := os.copy_file_range(descriptor, target, _CHUNK_BYTES):
+            copied += count
+        return copied
+    except OSError as error:
+        if error.errno not in _NOT_COPYABLE_IN_KERNEL:
+            raise
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.ftruncate(target, 0)
+        os.lseek(target, 0, os.SEEK_SET)
+        with (
+            open(descriptor, "rb", closefd=False) as reader,
+            open(target, "wb", closefd=False) as to,
+        ):
+            shutil.copyfileobj(reader, to, 1 << 20)
+        return os.fstat(target).st_size
+    finally:
+        os.close(descriptor)
+
+
+def _put(data: bytes | None, target: int) -> int | None:
+    if data is None:
+        return None
+    with open(target, "wb", closefd=False) as to:
+        to.write(data)
+    return len(data)
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.split("/")
+    return "\0" not in path and all(part not in {"", ".", ".."} for part in parts)
+
+
+def _refusal(code: str, message: str) -> DriverError:
+    return DriverError(code, message, final=True)

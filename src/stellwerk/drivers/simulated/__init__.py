@@ -1,0 +1,1 @@
+"""A place that exists in virtual time, with faults by seed and a true record of what happened."""
