@@ -137,7 +137,7 @@ def _on_run(state: State, report: rep.RunReport, now_ms: int) -> list[ev.Event]:
         return [*events, *_ended(state, workload, run, report.end, now_ms)]
     if report.phase in {"SettingUp", "Running", "Stopping"} and (
             PROGRESS[report.phase] > PROGRESS[run.phase]):
-        events.append(ev.RunProgressed(run.id, report.phase))  # type: ignore[arg-type]
+        events.append(ev.RunProgressed(run.id, report.phase))
     return events
 
 

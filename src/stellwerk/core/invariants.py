@@ -1,0 +1,86 @@
+"""What must hold of any state at any moment; tests and the fault simulation ask after every step."""
+
+from collections import Counter
+
+from stellwerk.core.model.catalogue import CATALOGUE
+from stellwerk.core.model.ids import workload_of
+from stellwerk.core.model.workload import ENDED
+from stellwerk.core.place.room import Room
+from stellwerk.core.state import State, queue_key
+
+
+def violations(state: State) -> list[str]:
+    """Gives every broken invariant in words; an empty list is a sound state."""
+    return [*_room(state), *_runs(state), *_queues(state), *_reasons(state)]
+
+
+def _room(state: State) -> list[str]:
+    """Nothing is given twice: no node and no device holds more than it has.
+
+    Capacity may shrink under running work (a card taken out): then only new starts are refused, so
+    a cluster is judged by what was allocated while its facts were as they are.
+    """
+    found = []
+    for name, cluster in state.clusters.items():
+        room = Room(cluster, state.allocations.get(name, {}).values())
+        for node in room.nodes.values():
+            if node.cpus_milli < 0 or node.memory_bytes < 0 or node.disk_bytes < 0:
+                found.append(f"{name}/{node.node.name} is overbooked")
+            found.extend(
+                f"{name}/{node.node.name} device {index} is overbooked"
+                for index, free in node.device_bytes.items() if free < 0)
+    return found
+
+
+def _runs(state: State) -> list[str]:
+    found = []
+    for key, workload in state.workloads.items():
+        live = [run.id for run in workload.runs if run.phase != "Ended"]
+        if len(live) > 1:
+            found.append(f"{key} has {len(live)} live runs")
+        if workload.phase in ENDED:
+            found.append(f"{key} is over but still in memory")
+        waits = workload.phase in {"Pending", "Held"}
+        if waits == bool(live):
+            found.append(f"{key} is {workload.phase} with live runs {live}")
+        numbers = [run.number for run in workload.runs]
+        if len(set(numbers)) != len(numbers):
+            found.append(f"{key} numbers a run twice")
+        if live and state.running.get(key) != live[0]:
+            found.append(f"{key} runs {live[0]}, which is not listed as running")
+    allocated = Counter(
+        workload_of(run) for held in state.allocations.values() for run in held)
+    if sorted(allocated) != sorted(state.running) or any(n > 1 for n in allocated.values()):
+        found.append("what is allocated isn't what runs")
+    return found
+
+
+def _queues(state: State) -> list[str]:
+    found = []
+    queued = []
+    for key, queue in state.shapes.items():
+        queued.extend(entry[2] for entry in queue.entries)
+        if queue.entries != sorted(queue.entries):
+            found.append(f"the queue of shape {key} is out of order")
+        users = sum(1 for w in state.workloads.values() if w.shape == key)
+        if users != queue.users:
+            found.append(f"shape {key} counts {queue.users} users and has {users}")
+        found.extend(
+            f"{entry[2]} stands in the queue under an old key" for entry in queue.entries
+            if queue_key(state.workloads[entry[2]]) != entry)
+    pending = sorted(w.id for w in state.workloads.values() if w.phase == "Pending")
+    if sorted([*queued, *state.delayed]) != pending:
+        found.append("what waits isn't what is queued")
+    return found
+
+
+def _reasons(state: State) -> list[str]:
+    """Every reason has a remedy, and what is held or delayed says why by itself."""
+    found = []
+    for key, workload in state.workloads.items():
+        if workload.phase == "Held" and not workload.reasons:
+            found.append(f"{key} is held without a reason")
+        found.extend(
+            f"{key} has the unknown reason {reason.code}" for reason in workload.reasons
+            if reason.code not in CATALOGUE)
+    return found

@@ -1,0 +1,80 @@
+"""From what a person wrote to what the queue and placement look at: a Task becomes a Shape with policies."""
+
+import math
+
+from msgspec import Struct
+
+from stellwerk.core.model.resources import Alternative, GpuRequest, Request, Shape
+from stellwerk.core.model.task import ResourceRequest, Task
+from stellwerk.core.model.workload import Policies
+
+DEFAULT_CPUS_MILLI = 1000
+DEFAULT_GRACE_MS = 30_000
+DEFAULT_QUEUE = "default"
+WHOLE_MILLI = 1000
+
+
+class Lowered(Struct, frozen=True):
+    """The parts of a submission that the core works with."""
+
+    shape: Shape
+    policies: Policies
+    priority: int
+    queue: str
+
+
+def lower(task: Task) -> Lowered:
+    """Lowers a task that can be run (see ``describe.support``); never fails on one."""
+    recovery = task.job_recovery
+    policies = Policies(
+        grace_ms=(DEFAULT_GRACE_MS if task.checkpoint_grace_ms is None
+                  else task.checkpoint_grace_ms),
+        time_limit_ms=task.time_limit_ms or 0,
+        max_restarts_on_errors=(recovery.max_restarts_on_errors or 0) if recovery else 0,
+        recover_on_exit_codes=recovery.recover_on_exit_codes if recovery else (),
+        recovers=recovery is not None)
+    return Lowered(
+        shape=Shape(
+            alternatives=tuple(_alternative(one, task) for one in task.resources),
+            ordered=task.choice == "ordered", num_nodes=task.num_nodes),
+        policies=policies, priority=_priority(task), queue=task.queue or DEFAULT_QUEUE)
+
+
+def _priority(task: Task) -> int:
+    if task.priority is not None:
+        return task.priority
+    return next((one.priority for one in task.resources if one.priority is not None), 0)
+
+
+def _alternative(wanted: ResourceRequest, task: Task) -> Alternative:
+    return Alternative(
+        request=Request(
+            cpus_milli=wanted.cpus.value if wanted.cpus else DEFAULT_CPUS_MILLI,
+            memory_bytes=wanted.memory.value if wanted.memory else 0,
+            gpu=_gpu(wanted, task.gpu_memory_bytes or 0)),
+        infra=wanted.infra or "")
+
+
+def _gpu(wanted: ResourceRequest, share_bytes: int) -> GpuRequest | None:
+    selector = wanted.selector
+    if selector is not None:
+        whole, fraction = _count(selector.count)
+        return GpuRequest(
+            count=whole, fraction_milli=fraction, vendor=selector.vendor or "",
+            share_bytes=share_bytes,
+            memory_min_bytes=selector.memory_bytes if selector.at_least else 0,
+            memory_exact_bytes=0 if selector.at_least else selector.memory_bytes)
+    for kind, count in wanted.accelerators.items():
+        whole, fraction = _count(count)
+        return GpuRequest(
+            count=whole, kind=kind, fraction_milli=fraction, share_bytes=share_bytes)
+    if share_bytes:
+        return GpuRequest(count=1, share_bytes=share_bytes)
+    return None
+
+
+def _count(count: float) -> tuple[int, int]:
+    """Below one, a part of one card's memory; from one on, whole cards."""
+    if count < 1:
+        return 1, max(1, round(count * WHOLE_MILLI))
+    return math.ceil(count), WHOLE_MILLI

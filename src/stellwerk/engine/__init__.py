@@ -1,0 +1,1 @@
+"""The one loop: commands and reports in, facts journaled, orders out."""

@@ -1,0 +1,142 @@
+"""Carries out what has become durable: starts and notices, repeated until the driver has answered.
+
+Nothing here decides. An order whose outcome is unknown is given again: drivers keep a start from
+happening twice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.ids import RunId, workload_of
+from stellwerk.core.model.reports import Report, StartRefused
+from stellwerk.core.model.workload import Run, Workload
+from stellwerk.core.state import State
+from stellwerk.drivers.base import Driver, DriverError, StopOrder
+from stellwerk.engine.orders import start_order
+from stellwerk.store import Store, StoreError
+
+log = logging.getLogger("stellwerk.engine")
+
+AT_ONCE = 32
+RETRY_FIRST_S = 0.2
+RETRY_MOST_S = 15.0
+
+Order = Callable[[], Coroutine[None, None, None]]
+
+
+class Hands:
+    """Gives orders to drivers, a bounded number at once."""
+
+    def __init__(
+        self, store: Store, drivers: Mapping[str, Driver], report: Callable[[Report], None]
+    ) -> None:
+        self._store = store
+        self._drivers = drivers
+        self._report = report
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._group: asyncio.TaskGroup | None = None
+        self._orders: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Lets the orders run as tasks of ``group``."""
+        self._group = group
+
+    async def close(self) -> None:
+        """Drops what is under way; after a restart it is given again."""
+        orders = list(self._orders.values())
+        for order in orders:
+            order.cancel()
+        await asyncio.gather(*orders, return_exceptions=True)
+
+    def carry_out(self, events: Iterable[ev.Event], state: State) -> None:
+        """Carries out the durable facts that ask for something; repeating one does no harm."""
+        for event in events:
+            match event:
+                case ev.RunPlanned():
+                    self._start(event.run, state)
+                case ev.NoticeGiven():
+                    self._stop(event, state)
+                case _:
+                    continue
+
+    def _live(self, run: RunId, state: State) -> tuple[Workload, Run] | None:
+        workload = state.workloads.get(workload_of(run))
+        live = workload.live_run if workload is not None else None
+        if workload is None or live is None or live.id != run:
+            return None
+        return workload, live
+
+    def _start(self, run_id: RunId, state: State) -> None:
+        found = self._live(run_id, state)
+        if found is None:
+            return
+        workload, run = found
+        cluster = state.clusters.get(run.allocation.cluster)
+        driver = self._drivers.get(run.allocation.cluster)
+        if driver is None or cluster is None:
+            self._report(StartRefused(run.allocation.cluster, run.id, run.generation,
+                                      "no-driver", "no driver serves this cluster now"))
+            return
+        epoch = state.epoch
+
+        async def go() -> None:
+            order = await asyncio.to_thread(
+                start_order, workload, run, cluster, epoch, self._store)
+            await driver.start(order)
+
+        def refused(code: str, message: str) -> None:
+            self._report(StartRefused(
+                run.allocation.cluster, run.id, run.generation, code, message))
+
+        self._give(f"start {run.id}", go, refused)
+
+    def _stop(self, notice: ev.NoticeGiven, state: State) -> None:
+        found = self._live(notice.run, state)
+        if found is None:
+            return
+        _, run = found
+        driver = self._drivers.get(run.allocation.cluster)
+        if driver is None:
+            return
+        order = StopOrder(run.id, run.generation, state.epoch, notice.why, notice.grace_ms)
+        before = self._orders.get(f"start {run.id}")
+
+        async def go() -> None:
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+            await driver.stop(order)
+
+        self._give(f"stop {run.id}", go, lambda code, message: log.warning(
+            "%s could not be stopped: %s %s", run.id, code, message))
+
+    def _give(
+        self, name: str, go: Order, refused: Callable[[str, str], None]
+    ) -> None:
+        if name in self._orders or self._group is None:
+            return
+        task = self._group.create_task(self._until_answered(name, go, refused), name=name)
+        self._orders[name] = task
+        task.add_done_callback(lambda _: self._orders.pop(name, None))
+
+    async def _until_answered(
+        self, name: str, go: Order, refused: Callable[[str, str], None]
+    ) -> None:
+        delay = RETRY_FIRST_S
+        while True:
+            try:
+                async with self._slots:
+                    await go()
+            except DriverError as error:
+                if error.final:
+                    refused(error.code, error.message)
+                    return
+                log.info("%s: %s; again in %.1f s", name, error.message, delay)
+            except StoreError as error:
+                refused(error.code, str(error))
+                return
+            else:
+                return
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, RETRY_MOST_S)

@@ -1,0 +1,321 @@
+"""THE loop: takes commands and reports, folds what follows, plans, journals it all, then acts.
+
+One cycle is one transaction: the facts, the decisions, the rows that people read and the position
+in the inbox are durable together before anything is carried out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from stellwerk.core.intake import (
+    live_runs,
+    missing_runs,
+    on_command,
+    on_lost,
+    on_plan,
+    on_report,
+)
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.decisions import Decision
+from stellwerk.core.model.ids import ShapeId, digest, workload_of
+from stellwerk.core.model.reports import Inventory, Report
+from stellwerk.core.model.resources import Shape
+from stellwerk.core.plan import plan
+from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold
+from stellwerk.core.version import CORE_VERSION
+from stellwerk.core.view import Viewer
+from stellwerk.drivers.base import Driver
+from stellwerk.engine.apply import Hands
+from stellwerk.engine.clock import Clock
+from stellwerk.engine.watch import Watch
+from stellwerk.store import Batch, Store, StoreError
+
+log = logging.getLogger("stellwerk.engine")
+
+COMMANDS_PER_CYCLE = 2_000
+PLANS_PER_CYCLE = 8
+IMAGE_EVERY = 20_000
+RETRY_FIRST_S = 0.2
+RETRY_MOST_S = 10.0
+ENGINE = "engine"
+
+
+class Status(Struct, frozen=True):
+    """The engine in numbers; ``facts_ms`` is when each cluster was last looked at."""
+
+    epoch: int
+    seq: int
+    live: int
+    pending: int
+    running: int
+    facts_ms: dict[str, int]
+
+
+class _Happened:
+    """What one cycle gathers before it becomes durable together."""
+
+    def __init__(self) -> None:
+        self.records: list[ev.Record] = []
+        self.decisions: list[tuple[Decision, int]] = []
+        self.inbox_upto: int | None = None
+        self.again: list[ev.RunPlanned | ev.NoticeGiven] = []
+
+
+class Engine:
+    """The one engine of a state: it alone turns commands and reports into facts."""
+
+    def __init__(self, store: Store, drivers: Sequence[Driver], clock: Clock) -> None:
+        self.store = store
+        self.drivers = {driver.cluster: driver for driver in drivers}
+        self.state = State()
+        self._clock = clock
+        self._viewer = Viewer(self.state)
+        self._reports: asyncio.Queue[Report] = asyncio.Queue()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._advanced = asyncio.Event()
+        self._inbox_seq = 0
+        self._image_seq = 0
+        self._hands = Hands(store, self.drivers, self._report)
+        self._watch = Watch(drivers, self._report, clock)
+
+    @property
+    def seq(self) -> int:
+        """The newest durable fact."""
+        return self.state.seq
+
+    @property
+    def epoch(self) -> int:
+        """Which leader this engine is."""
+        return self.state.epoch
+
+    def notify(self) -> None:
+        """Says that there are commands in the inbox."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Ends ``run`` after the present cycle; what runs on the clusters goes on."""
+        self._stopping = True
+        self._wake.set()
+
+    def driver(self, cluster: str) -> Driver | None:
+        """Gives the driver of a cluster."""
+        return self.drivers.get(cluster)
+
+    def status(self) -> Status:
+        """Counts what is alive."""
+        waiting = sum(len(queue.entries) for queue in self.state.shapes.values())
+        return Status(
+            epoch=self.state.epoch, seq=self.state.seq, live=len(self.state.workloads),
+            pending=waiting + len(self.state.delayed), running=len(self.state.running),
+            facts_ms=dict(self._watch.seen_ms))
+
+    async def changed(self, after_seq: int, timeout_s: float) -> int:
+        """Waits until the journal is past ``after_seq`` (or the time is over); gives its seq."""
+        if self.state.seq <= after_seq:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._advanced.wait(), timeout_s)
+        return self.state.seq
+
+    async def load(self) -> None:
+        """Brings the state back from image and journal and becomes the leader."""
+        self.state, self._image_seq = await asyncio.to_thread(load_state, self.store)
+        self._viewer = Viewer(self.state)
+        epoch = await asyncio.to_thread(self.store.raise_epoch, CORE_VERSION)
+        happened = _Happened()
+        self._fold(happened, [ev.LeaderChanged(epoch, CORE_VERSION)], ENGINE)
+        await self._commit(happened)
+
+    async def run(self) -> None:
+        """Runs until ``stop``; an error here ends the server, loudly."""
+        if not self.state.epoch:
+            await self.load()
+        async with asyncio.TaskGroup() as group:
+            watching = self._watch.start(group)
+            self._hands.start(group)
+            try:
+                await self._loop()
+            finally:
+                for task in watching:
+                    task.cancel()
+                await self._hands.close()
+        for driver in self.drivers.values():
+            await driver.close()
+        await self._save_image()
+
+    async def _loop(self) -> None:
+        wake_at_ms = self._clock.now_ms()
+        while not self._stopping:
+            wait_s = max(0.0, (wake_at_ms - self._clock.now_ms()) / 1000) if wake_at_ms else None
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), wait_s)
+            self._wake.clear()
+            if not self._stopping:
+                wake_at_ms = await self._cycle()
+
+    async def _cycle(self) -> int:
+        happened = _Happened()
+        await self._take_commands(happened)
+        self._take_reports(happened)
+        wake_at_ms = await self._plan(happened)
+        if happened.records or happened.inbox_upto is not None:
+            await self._commit(happened)
+            self._hands.carry_out((record.event for record in happened.records), self.state)
+        self._hands.carry_out(happened.again, self.state)
+        if self.state.seq - self._image_seq >= IMAGE_EVERY:
+            await self._save_image()
+        return wake_at_ms
+
+    async def _take_commands(self, happened: _Happened) -> None:
+        envelopes = await asyncio.to_thread(
+            self.store.take, self._inbox_seq, COMMANDS_PER_CYCLE)
+        for envelope in envelopes:
+            self._fold(happened, on_command(self.state, envelope.command, envelope.actor),
+                       envelope.actor)
+            self._inbox_seq = happened.inbox_upto = envelope.seq
+        if len(envelopes) == COMMANDS_PER_CYCLE:
+            self._wake.set()
+
+    def _report(self, report: Report) -> None:
+        self._reports.put_nowait(report)
+        self._wake.set()
+
+    def _take_reports(self, happened: _Happened) -> None:
+        while not self._reports.empty():
+            report = self._reports.get_nowait()
+            if isinstance(report, Inventory):
+                self._reconcile(happened, report)
+            else:
+                self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
+
+    def _reconcile(self, happened: _Happened, inventory: Inventory) -> None:
+        """After a (re)connection: adopts what runs, starts what never was, ends what is gone."""
+        for report in inventory.runs:
+            self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
+        happened.again.extend(orders_to_repeat(self.state, inventory))
+        for run in missing_runs(self.state, inventory):
+            if run.phase != "Starting":
+                self._fold(happened, on_lost(
+                    self.state, run, "the machine has no record of it", self._now()), ENGINE)
+
+    async def _plan(self, happened: _Happened) -> int:
+        """Plans until there is nothing more to do now; gives when time alone could change that."""
+        for _ in range(PLANS_PER_CYCLE):
+            now = self._now()
+            view = self._viewer.take(now)
+            if not view.shapes and not view.stops:
+                return view.next_due_ms
+            planned = await asyncio.to_thread(plan, view)
+            if not planned.actions:
+                return planned.wake_at_ms
+            happened.decisions.extend((decision, now) for decision in planned.decisions)
+            self._fold(happened, on_plan(self.state, planned), ENGINE)
+        self._wake.set()
+        return planned.wake_at_ms
+
+    def _now(self) -> int:
+        return max(self.state.at_ms, self._clock.now_ms())
+
+    def _fold(self, happened: _Happened, events: Iterable[ev.Event], actor: str) -> None:
+        for event in events:
+            record = ev.Record(
+                seq=self.state.seq + 1, at_ms=self._now(), epoch=self.state.epoch, actor=actor,
+                project=project_of(self.state, event), event=event)
+            fold(self.state, record)
+            happened.records.append(record)
+
+    async def _commit(self, happened: _Happened) -> None:
+        """Makes a cycle durable; while the disk is full it waits and says so, and acts on nothing."""
+        batch = self._batch(happened)
+        delay = RETRY_FIRST_S
+        while True:
+            try:
+                await asyncio.wrap_future(self.store.append(batch))
+            except StoreError as error:
+                if error.code == "store/fenced":
+                    raise
+                log.error("cannot write the journal, trying again: %s", error)  # noqa: TRY400
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, RETRY_MOST_S)
+            else:
+                break
+        advanced, self._advanced = self._advanced, asyncio.Event()
+        advanced.set()
+
+    def _batch(self, happened: _Happened) -> Batch:
+        shapes: dict[ShapeId, Shape] = {}
+        waits = []
+        clusters = []
+        for record in happened.records:
+            match record.event:
+                case ev.Submitted(submit=submit):
+                    shapes[ShapeId(digest(submit.shape))] = submit.shape
+                case ev.ShapeWaits(shape=shape, decision=decision, reasons=reasons):
+                    waits.append((shape, decision, reasons, record.at_ms))
+                case ev.ClusterObserved(cluster=cluster):
+                    clusters.append((cluster, record.at_ms))
+                case _:
+                    continue
+        return Batch(
+            epoch=self.state.epoch, records=tuple(happened.records),
+            inbox_upto=happened.inbox_upto, workloads=self.state.drain_touched(), shapes=shapes,
+            waits=tuple(waits), decisions=tuple(happened.decisions), clusters=tuple(clusters))
+
+    async def _save_image(self) -> None:
+        """Takes the image here, where nothing else changes the state; encodes and writes it apart."""
+        image = self.state.image()
+        self._image_seq = image.seq
+
+        def save() -> None:
+            self.store.save_image(image.seq, IMAGE_SCHEMA, msgspec.json.encode(image))
+
+        try:
+            await asyncio.to_thread(save)
+        except StoreError as error:
+            log.warning("the state image was not saved, the journal has all of it: %s", error)
+
+
+def load_state(store: Store) -> tuple[State, int]:
+    """Rebuilds the state from the newest image and the journal's tail; gives the image's seq."""
+    image_seq, state = 0, State()
+    found = store.load_image(IMAGE_SCHEMA)
+    if found is not None:
+        image_seq, data = found
+        state = State.from_image(msgspec.json.decode(data, type=StateImage))
+    for record in store.records(state.seq):
+        fold(state, record)
+    state.touched.clear()
+    return state, image_seq
+
+
+def orders_to_repeat(
+    state: State, inventory: Inventory
+) -> list[ev.RunPlanned | ev.NoticeGiven]:
+    """Finds the durable orders that a place, as its inventory shows, has never carried out."""
+    again: list[ev.RunPlanned | ev.NoticeGiven] = []
+    for run in missing_runs(state, inventory):
+        if run.phase == "Starting":
+            again.append(ev.RunPlanned(
+                workload_of(run.id), run.id, run.generation, run.allocation, run.decision))
+    stopping = {report.run for report in inventory.runs if report.phase in {"Stopping", "Ended"}}
+    for run in live_runs(state, inventory.cluster):
+        if run.notice and run.id not in stopping:
+            grace_ms = state.workloads[workload_of(run.id)].policies.grace_ms
+            again.append(ev.NoticeGiven(run.id, run.notice, grace_ms))
+    return again
+
+
+def project_of(state: State, event: ev.Event) -> str:
+    """Names the project a fact belongs to; facts about clusters belong to none."""
+    if isinstance(event, ev.Submitted):
+        return event.submit.project
+    key = getattr(event, "id", None) or getattr(event, "workload", None)
+    if key is None and (run := getattr(event, "run", None)) is not None:
+        key = workload_of(run)
+    workload = state.workloads.get(key) if key is not None else None
+    return workload.project if workload is not None else ""
