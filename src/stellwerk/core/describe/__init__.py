@@ -1,1 +1,1 @@
-"""Turns what a person wrote (task files, batch scripts, flags) into typed tasks, or says why not."""
+"""Turns what a person wrote (task files, batch scripts, flags) into tasks, or says why not."""
