@@ -119,7 +119,7 @@ def _fill(root: str, entries: Iterable[Entry], blobs: BlobReader) -> None:
             os.symlink(entry.link, path)
     for path, entry in last:
         if entry.dir and entry.mode is not None:
-            os.chmod(path, (entry.mode & 0o777) | 0o700, follow_symlinks=False)
+            os.chmod(path, (entry.mode & 0o777) | 0o700)
 
 
 def _make_directory(path: str, made: set[str]) -> None:

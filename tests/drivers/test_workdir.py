@@ -1,0 +1,176 @@
+"""Work directories are what the manifest says, whole or not there, and nothing lands outside."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stellwerk.drivers.base import DriverError
+from stellwerk.drivers.local.workdir import make_work_directory
+
+
+class Blobs:
+    """Content by name: some of it in files, some only in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.in_memory: dict[str, bytes] = {}
+
+    def path(self, hash: str) -> str | None:
+        path = self.folder / hash
+        return str(path) if path.exists() else None
+
+    def get(self, hash: str) -> bytes | None:
+        path = self.folder / hash
+        return path.read_bytes() if path.exists() else self.in_memory.get(hash)
+
+    def manifest(self, *entries: dict[str, object], v: int = 1) -> str:
+        self.in_memory["manifest"] = json.dumps({"v": v, "files": entries}).encode()
+        return "manifest"
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    folder = tmp_path / "blobs"
+    folder.mkdir()
+    return Blobs(folder)
+
+
+def test_everything_of_a_manifest_is_there(tmp_path: Path, blobs: Blobs) -> None:
+    """Files with their modes, links as they are, empty directories; content from file or memory."""
+    (blobs.folder / "h1").write_bytes(b"print(1)\n")
+    blobs.in_memory["h2"] = b"#!/bin/sh\n"
+    snapshot = blobs.manifest(
+        {"path": "train.py", "mode": 0o640, "size": 9, "hash": "h1"},
+        {"path": "bin/go.sh", "mode": 0o755, "size": 10, "hash": "h2"},
+        {"path": "latest", "link": "bin/go.sh"},
+        {"path": "data", "link": "/somewhere/else"},
+        {"path": "out/empty", "dir": True, "mode": 0o750},
+    )
+    work = Path(make_work_directory(str(tmp_path / "run"), snapshot, blobs))
+    assert work == tmp_path / "run" / "work"
+    assert (work / "train.py").read_bytes() == b"print(1)\n"
+    assert (work / "train.py").stat().st_mode & 0o777 == 0o640
+    assert (work / "bin/go.sh").stat().st_mode & 0o777 == 0o755
+    assert os.readlink(work / "latest") == "bin/go.sh"
+    assert os.readlink(work / "data") == "/somewhere/else"
+    assert (work / "out/empty").stat().st_mode & 0o777 == 0o750
+    assert os.listdir(tmp_path / "run") == ["work"]
+
+
+def test_no_snapshot_is_an_empty_directory(tmp_path: Path, blobs: Blobs) -> None:
+    """A run without a workdir gets one of its own, with nothing in it."""
+    work = make_work_directory(str(tmp_path / "run"), "", blobs)
+    assert os.listdir(work) == []
+
+
+def test_a_directory_that_is_there_is_left_alone(tmp_path: Path, blobs: Blobs) -> None:
+    """A repeated start finds the work directory in use and changes nothing in it."""
+    work = Path(make_work_directory(str(tmp_path / "run"), blobs.manifest(), blobs))
+    (work / "written-by-the-job").write_text("x")
+    make_work_directory(str(tmp_path / "run"), blobs.manifest(), blobs)
+    assert os.listdir(work) == ["written-by-the-job"]
+
+
+def test_what_a_killed_attempt_left_is_made_anew(tmp_path: Path, blobs: Blobs) -> None:
+    """Half a directory of a server that was killed is no work directory."""
+    left = tmp_path / "run" / "work.unfinished"
+    left.mkdir(parents=True)
+    (left / "half").write_text("x")
+    work = make_work_directory(str(tmp_path / "run"), blobs.manifest(), blobs)
+    assert os.listdir(work) == []
+    assert os.listdir(tmp_path / "run") == ["work"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../x", "a/../../x", "", ".", "a//b", "a/./b", "a\0b", "a/"]
+)
+def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, blobs: Blobs, path: str) -> None:
+    """Nothing is written for a manifest that names a place outside the work directory."""
+    blobs.in_memory["h"] = b"x"
+    snapshot = blobs.manifest({"path": path, "mode": 0o644, "size": 1, "hash": "h"})
+    with pytest.raises(DriverError) as caught:
+        make_work_directory(str(tmp_path / "run"), snapshot, blobs)
+    assert (caught.value.code, caught.value.final) == ("snapshot/outside", True)
+    assert not (tmp_path / "run" / "work").exists()
+
+
+@pytest.mark.parametrize("link_first", [True, False])
+def test_nothing_is_written_through_a_link(tmp_path: Path, blobs: Blobs, link_first: bool) -> None:
+    """A link to a directory outside and a file below it: refused, and the outside stays empty."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    blobs.in_memory["h"] = b"x"
+    entries: list[dict[str, object]] = [
+        {"path": "a", "link": str(outside)},
+        {"path": "a/b", "mode": 0o644, "size": 1, "hash": "h"},
+    ]
+    snapshot = blobs.manifest(*(entries if link_first else reversed(entries)))
+    with pytest.raises(DriverError) as caught:
+        make_work_directory(str(tmp_path / "run"), snapshot, blobs)
+    assert (caught.value.code, caught.value.final) == ("snapshot/not-written", True)
+    assert os.listdir(outside) == []
+    assert os.listdir(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize(
+    ("manifest", "code"),
+    [
+        (None, "snapshot/missing"),
+        (b"\xff\xfe", "snapshot/damaged"),
+        (b'{"v":1,"files":[{"size":1}]}', "snapshot/damaged"),
+        (b'{"v":9,"files":[]}', "snapshot/version"),
+        (b'{"v":1,"files":[{"path":"a","size":1,"hash":"gone"}]}', "snapshot/missing"),
+        (b'{"v":1,"files":[{"path":"a","size":3,"hash":"short"}]}', "snapshot/missing"),
+    ],
+)
+def test_a_snapshot_that_is_not_whole_is_refused(
+    tmp_path: Path, blobs: Blobs, manifest: bytes | None, code: str
+) -> None:
+    """A missing or damaged manifest, or content that isn't what it says: a final refusal each."""
+    blobs.in_memory["short"] = b"xx"
+    if manifest is not None:
+        blobs.in_memory["m"] = manifest
+    with pytest.raises(DriverError) as caught:
+        make_work_directory(str(tmp_path / "run"), "m", blobs)
+    assert (caught.value.code, caught.value.final) == (code, True)
+    assert not (tmp_path / "run" / "work").exists()
+
+
+def test_a_place_that_cannot_be_written_is_a_refusal(tmp_path: Path, blobs: Blobs) -> None:
+    """A file where the run's directory should be: said in words, with the path."""
+    (tmp_path / "run").write_text("in the way")
+    with pytest.raises(DriverError, match=r"work directory .*run/work can't be made"):
+        make_work_directory(str(tmp_path / "run"), blobs.manifest(), blobs)
+
+
+SEGMENT = st.sampled_from(["a", "b", "..", ".", "", "ä", "x y", "\n", "-"])
+PATHS = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
+ENTRY = st.one_of(
+    st.builds(lambda path: {"path": path, "mode": 420, "size": 1, "hash": "h"}, PATHS),
+    st.builds(lambda path, link: {"path": path, "link": link}, PATHS, PATHS.filter(bool)),
+    st.builds(lambda path: {"path": path, "dir": True}, PATHS),
+)
+
+
+@given(entries=st.lists(ENTRY, max_size=5))
+def test_any_manifest_is_made_whole_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[dict[str, object]]
+) -> None:
+    """Whatever a manifest says: all its entries are there or nothing is, and never outside."""
+    base = tmp_path_factory.mktemp("any")
+    (base / "blobs").mkdir()
+    blobs = Blobs(base / "blobs")
+    blobs.in_memory["h"] = b"x"
+    work = base / "in" / "run" / "work"
+    with contextlib.suppress(DriverError):
+        make_work_directory(str(work.parent), blobs.manifest(*entries), blobs)
+        assert work.exists()
+    if work.exists():
+        assert all(os.path.lexists(work / str(entry["path"])) for entry in entries)
+    found = sorted(str(path.relative_to(base)) for path in base.glob("*/*"))
+    assert found in ([], ["in/run"])
