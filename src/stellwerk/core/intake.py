@@ -106,15 +106,18 @@ def live_runs(state: State, cluster: str) -> list[Run]:
     return [run for run in runs if run is not None]
 
 
-def missing_runs(state: State, inventory: rep.Inventory) -> list[Run]:
-    """Gives the live runs that the driver's inventory doesn't list.
+def missing_runs(state: State, inventory: rep.Inventory) -> tuple[list[Run], list[Run]]:
+    """Gives the live runs that the driver's inventory doesn't list: (never started, lost).
 
-    One that is still Starting was never started and is started again with the same key; any other
-    is lost, since the place that ran it has no memory of it.
+    One that was never seen is started again with the same key, even if it has been given notice
+    meanwhile: a start that is still on its way could otherwise outlive its workload. One that was
+    seen before is lost, since the place that ran it has no memory of it.
     """
     known = {(report.run, report.generation) for report in inventory.runs}
-    return [run for run in live_runs(state, inventory.cluster)
-            if (run.id, run.generation) not in known]
+    missing = [run for run in live_runs(state, inventory.cluster)
+               if (run.id, run.generation) not in known]
+    return ([run for run in missing if not run.started_ms],
+            [run for run in missing if run.started_ms])
 
 
 def _live(state: State, run: RunId, generation: int) -> Run | None:

@@ -57,7 +57,7 @@ def _runs(state: State) -> list[str]:
 
 def _queues(state: State) -> list[str]:
     found = []
-    queued = []
+    queued: list[str] = []
     for key, queue in state.shapes.items():
         queued.extend(entry[2] for entry in queue.entries)
         if queue.entries != sorted(queue.entries):

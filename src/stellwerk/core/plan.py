@@ -46,7 +46,7 @@ class _Cycle:
         self.versions = {part.cluster.name: part.version for part in view.clusters}
         self.facts = {part.cluster.name: f"{part.facts}@{part.version}" for part in view.clusters}
         self.kept: dict[str, str] = {}
-        self.blocked: dict[ShapeId, Decided] = {}
+        self.blocked: dict[ShapeId, tuple[Decided, int]] = {}
         self.actions: list[Action] = []
         self.decisions: list[Decision] = []
         self.starts = 0
@@ -62,7 +62,7 @@ class _Cycle:
             return
         decided = decide(shape.shape, self.rooms, self.kept, self._inputs(shape.id))
         if decided.allocation is None:
-            self.blocked[shape.id] = decided
+            self.blocked[shape.id] = (decided, self.starts)
             self._keep_room(head, decided)
             return
         cluster = decided.allocation.cluster
@@ -89,12 +89,18 @@ class _Cycle:
                 return
 
     def told(self) -> list[Action]:
-        """Journals the reasons of a shape that waits when they differ in kind from those told."""
+        """Tells the reasons of a shape that waits when they differ in kind from those told before.
+
+        They are those at the end of the cycle: what was started after the shape was looked at
+        took room too.
+        """
         told: list[Action] = []
         for shape in self.view.shapes:
-            decided = self.blocked.get(shape.id)
-            if decided is None:
+            if shape.id not in self.blocked:
                 continue
+            decided, starts = self.blocked[shape.id]
+            if starts < self.starts:
+                decided = decide(shape.shape, self.rooms, self.kept, self._inputs(shape.id))
             reasons = decided.decision.reasons
             if shape.waits is not None and _kind(shape.waits.reasons) == _kind(reasons):
                 continue

@@ -198,10 +198,9 @@ class Engine:
         for report in inventory.runs:
             self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
         happened.again.extend(orders_to_repeat(self.state, inventory))
-        for run in missing_runs(self.state, inventory):
-            if run.phase != "Starting":
-                self._fold(happened, on_lost(
-                    self.state, run, "the machine has no record of it", self._now()), ENGINE)
+        for run in missing_runs(self.state, inventory)[1]:
+            self._fold(happened, on_lost(
+                self.state, run, "the machine has no record of it", self._now()), ENGINE)
 
     async def _plan(self, happened: _Happened) -> int:
         """Plans until there is nothing more to do now; gives when time alone could change that."""
@@ -298,10 +297,9 @@ def orders_to_repeat(
 ) -> list[ev.RunPlanned | ev.NoticeGiven]:
     """Finds the durable orders that a place, as its inventory shows, has never carried out."""
     again: list[ev.RunPlanned | ev.NoticeGiven] = []
-    for run in missing_runs(state, inventory):
-        if run.phase == "Starting":
-            again.append(ev.RunPlanned(
-                workload_of(run.id), run.id, run.generation, run.allocation, run.decision))
+    for run in missing_runs(state, inventory)[0]:
+        again.append(ev.RunPlanned(
+            workload_of(run.id), run.id, run.generation, run.allocation, run.decision))
     stopping = {report.run for report in inventory.runs if report.phase in {"Stopping", "Ended"}}
     for run in live_runs(state, inventory.cluster):
         if run.notice and run.id not in stopping:

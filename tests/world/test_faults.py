@@ -1,0 +1,44 @@
+"""Faults by seed: whatever is lost, late, doubled or killed, nothing is lost and nothing runs twice."""
+
+import pytest
+
+from stellwerk.core.plan import plan
+from stellwerk.core.view import Viewer
+from tests.world.world import World
+
+SEEDS = range(60)
+STEPS = 150
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_fault_loses_or_doubles_work(seed: int) -> None:
+    """After every step all invariants hold, and without more faults everything comes to an end."""
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.settle()
+    unended = {key: phase for key, phase in world.accepted.items() if phase == "accepted"}
+    assert unended == {}
+
+
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_planning_a_carried_out_plan_again_gives_nothing(seed: int) -> None:
+    """``plan`` after its own plan is empty."""
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.cycle()
+    again = plan(Viewer(world.state).take(max(world.now_ms, world.state.at_ms)))
+    assert again.actions == ()
+
+
+@pytest.mark.parametrize("seed", range(200, 210))
+def test_every_waiting_workload_has_a_reason(seed: int) -> None:
+    """After a cycle each shape with waiting workloads knows why they wait."""
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.cycle()
+    silent = [key for key, queue in world.state.shapes.items()
+              if queue.entries and queue.waits is None]
+    assert silent == []

@@ -1,0 +1,246 @@
+"""A whole Stellwerk in one thread, in virtual time, with faults by seed: the core between two liars.
+
+The journal is durable, everything in memory may vanish at any step, reports may be lost, late,
+doubled or out of order, orders may be lost before or after they were carried out. The ground truth
+of what was started is kept here, out of the core's sight.
+"""
+
+import random
+
+import msgspec
+
+from stellwerk.core.intake import live_runs, missing_runs, on_command, on_lost, on_plan, on_report
+from stellwerk.core.invariants import violations
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model import reports as rep
+from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId
+from stellwerk.core.model.workload import Policies, RunEnd
+from stellwerk.core.plan import plan
+from stellwerk.core.state import State, StateImage, fold
+from stellwerk.core.view import Viewer
+from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
+
+SHAPES = (
+    a_shape(a_request(cpus=1)),
+    a_shape(a_request(cpus=3, memory_gib=4)),
+    a_shape(a_request(cpus=1, gpus=1, gpu_share_gib=10)),
+    a_shape(a_request(cpus=1, gpus=2), a_request(cpus=2), ordered=True),
+    a_shape(a_request(cpus=1), num_nodes=3),
+)
+ENDS = (
+    RunEnd(how="exited", code=0), RunEnd(how="exited", code=3),
+    RunEnd(how="exited", code=85, put_back=True, checkpointed=True),
+    RunEnd(how="signaled", signal=9), RunEnd(how="reboot"), RunEnd(how="setup_failed", code=1),
+)
+CLUSTERS = (
+    a_cluster("alone", a_node("alone", cpus=4, gpus=2)),
+    a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room"),
+)
+
+
+class World:
+    """Steps through one seed; ``check`` raises AssertionError with the seed's story."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)  # noqa: S311 - a repeatable simulation
+        self.journal: list[bytes] = []
+        self.images: list[bytes] = []
+        self.inbox: list[cmd.Command] = []
+        self.accepted: dict[WorkloadId, str] = {}
+        self.started: dict[tuple[RunId, int], int] = {}
+        self.alive: dict[RunId, rep.RunReport] = {}
+        self.over: dict[RunId, rep.RunReport] = {}
+        self.mail: list[rep.Report] = []
+        self.orders: list[RunId] = []
+        self.now_ms = 1_000_000
+        self.taken = 0
+        self.count = 0
+        self.state = State()
+        self.viewer = Viewer(self.state)
+        for cluster in CLUSTERS:
+            self._fold([ev.ClusterObserved(cluster)])
+
+    def _fold(self, events: list[ev.Event]) -> None:
+        for event in events:
+            record = ev.Record(
+                seq=self.state.seq + 1, at_ms=max(self.now_ms, self.state.at_ms), epoch=1,
+                actor="somebody", project="p", event=event)
+            fold(self.state, record)
+            self.journal.append(msgspec.json.encode(record))
+            if isinstance(event, ev.WorkloadEnded):
+                self.accepted[event.id] = event.phase
+
+    def step(self) -> None:
+        """Does one thing, by the dice."""
+        dice = self.dice
+        self.now_ms += dice.choice((0, 5, 1_000, 60_000, -30_000))
+        choice = dice.randrange(100)
+        if choice < 22:
+            self._submit()
+        elif choice < 30 and self.accepted:
+            self._say()
+        elif choice < 48:
+            self.cycle()
+        elif choice < 62:
+            self._carry_out()
+        elif choice < 76:
+            self._end_one()
+        elif choice < 90:
+            self._deliver()
+        elif choice < 95:
+            self._crash()
+        else:
+            self._reconcile()
+        self.check()
+
+    def _submit(self) -> None:
+        self.count += 1
+        key = WorkloadId(f"w-{self.count:05}")
+        self.accepted[key] = "accepted"
+        self.inbox.append(cmd.Submit(
+            id=key, name=key, project="p", shape=self.dice.choice(SHAPES), task=BlobHash("0"),
+            priority=self.dice.randrange(3),
+            policies=Policies(max_restarts_on_errors=self.dice.randrange(3))))
+
+    def _say(self) -> None:
+        key = self.dice.choice(list(self.accepted))
+        self.inbox.append(self.dice.choice((
+            cmd.Cancel(key), cmd.Hold(key), cmd.Release(key), cmd.DeclareLost(key),
+            cmd.SetPriority(key, self.dice.randrange(5)))))
+
+    def cycle(self) -> None:
+        """One cycle of the engine: commands, then a plan, then the orders that follow."""
+        before = len(self.journal)
+        for command in self.inbox[self.taken:]:
+            self._fold(on_command(self.state, command, "somebody"))
+        self.taken = len(self.inbox)
+        self._fold(on_plan(self.state, plan(self.viewer.take(max(self.now_ms, self.state.at_ms)))))
+        for line in self.journal[before:]:
+            event = msgspec.json.decode(line, type=ev.Record).event
+            if isinstance(event, ev.RunPlanned):
+                self.orders.append(event.run)
+
+    def _carry_out(self) -> None:
+        """Carries orders out; one may get lost before or after it took effect, or come twice."""
+        for run in self.orders[:]:
+            self.orders.remove(run)
+            fate = self.dice.randrange(10)
+            if fate == 0:
+                continue
+            self._start(run)
+            if fate == 1:
+                self._start(run)
+
+    def _start(self, run: RunId) -> None:
+        if run in self.alive or run in self.over:
+            return
+        cluster = self._cluster_of(run)
+        self.started[(run, 1)] = self.started.get((run, 1), 0) + 1
+        generation = int(run.rsplit("-", 1)[1])
+        self.alive[run] = rep.RunReport(cluster, run, generation, "Running")
+        self._mail(self.alive[run])
+
+    def _cluster_of(self, run: RunId) -> str:
+        for line in self.journal:
+            event = msgspec.json.decode(line, type=ev.Record).event
+            if isinstance(event, ev.RunPlanned) and event.run == run:
+                return event.allocation.cluster
+        raise AssertionError(f"{run} was ordered but never planned")
+
+    def _mail(self, report: rep.Report) -> None:
+        fate = self.dice.randrange(10)
+        if fate:
+            self.mail.append(report)
+        if fate == 1:
+            self.mail.append(report)
+
+    def _end_one(self) -> None:
+        if not self.alive:
+            return
+        run = self.dice.choice(sorted(self.alive))
+        report = self.alive.pop(run)
+        ended = msgspec.structs.replace(report, phase="Ended", end=self.dice.choice(ENDS))
+        self.over[run] = ended
+        self._mail(ended)
+
+    def _deliver(self) -> None:
+        self.dice.shuffle(self.mail)
+        for _ in range(self.dice.randrange(4)):
+            if self.mail:
+                self._fold(on_report(self.state, self.mail.pop(), self.now_ms))
+
+    def _crash(self) -> None:
+        """Everything in memory is gone; what is durable is folded again, by image or from the start."""
+        self.orders.clear()
+        self.mail.clear()
+        if self.dice.random() < 0.3:
+            self.images.append(msgspec.json.encode(self.state.image()))
+        state = State()
+        if self.images and self.dice.random() < 0.7:
+            state = State.from_image(msgspec.json.decode(self.images[-1], type=StateImage))
+        for line in self.journal[state.seq:]:
+            fold(state, msgspec.json.decode(line, type=ev.Record))
+        assert msgspec.json.encode(sorted_image(state)) == msgspec.json.encode(
+            sorted_image(self.state)), "the state after a crash is the state before it"
+        self.state, self.viewer = state, Viewer(state)
+
+    def _reconcile(self) -> None:
+        """The driver connects again and tells all it knows, as after every restart."""
+        for cluster in CLUSTERS:
+            known = tuple(r for r in (*self.alive.values(), *self.over.values())
+                          if r.cluster == cluster.name)
+            inventory = rep.Inventory(cluster.name, known)
+            for report in known:
+                self._fold(on_report(self.state, report, self.now_ms))
+            unstarted, lost = missing_runs(self.state, inventory)
+            self.orders.extend(run.id for run in unstarted)
+            for run in lost:
+                self._fold(on_lost(self.state, run, "gone", self.now_ms))
+
+    def settle(self) -> None:
+        """Lets everything come to its end without any more faults."""
+        for _ in range(2_000):
+            self.now_ms += 400_000
+            self.cycle()
+            for run in self.orders[:]:
+                self._start(run)
+            self.orders.clear()
+            for run in sorted(self.alive):
+                report = self.alive.pop(run)
+                self.over[run] = msgspec.structs.replace(report, phase="Ended", end=ENDS[0])
+            self._reconcile()
+            self._fold_releases()
+            if self.taken == len(self.inbox) and not self.state.workloads:
+                return
+        raise AssertionError(f"never settles: {list(self.state.workloads.values())[:3]}")
+
+    def _fold_releases(self) -> None:
+        for workload in list(self.state.workloads.values()):
+            if workload.phase == "Held":
+                self._fold(on_command(self.state, cmd.Release(workload.id), "somebody"))
+
+    def check(self) -> None:
+        """Asks for every invariant, with what only the world knows besides."""
+        broken = violations(self.state)
+        assert not broken, broken
+        twice = {run: n for (run, _), n in self.started.items() if n > 1}
+        assert not twice, f"started more than once: {twice}"
+        queued = {c.id for c in self.inbox[self.taken:] if isinstance(c, cmd.Submit)}
+        lost = [key for key, phase in self.accepted.items()
+                if phase == "accepted" and key not in self.state.workloads and key not in queued]
+        assert not lost, f"acknowledged and lost: {lost}"
+        for cluster in CLUSTERS:
+            planned = {run.id for run in live_runs(self.state, cluster.name)}
+            stray = [run for run, report in self.alive.items()
+                     if report.cluster == cluster.name and run not in planned]
+            assert not stray, f"runs that the state believes over: {stray}"
+
+
+def sorted_image(state: State) -> StateImage:
+    """The image in an order that doesn't depend on how the state came about."""
+    image = state.image()
+    return msgspec.structs.replace(
+        image, workloads=sorted(image.workloads, key=lambda w: w.id),
+        clusters=sorted(image.clusters, key=lambda c: c.name),
+        shapes=dict(sorted(image.shapes.items())), waits=dict(sorted(image.waits.items())))
