@@ -99,12 +99,12 @@ def test_a_run_lives_as_its_script_says() -> None:
 @pytest.mark.parametrize(
     ("behaviour", "grace_ms", "ended_ms", "code", "signal"),
     [
-        (Behaviour(run_ms=60_000, leave_ms=200), 5_000, 200, None, 15),
+        (Behaviour(run_ms=60_000, leave_ms=200), 5_000, 200, 143, 15),
         (Behaviour(run_ms=60_000, leave_ms=200, leave_code=85), 5_000, 200, 85, None),
-        (Behaviour(run_ms=60_000, notice="ignores"), 5_000, 5_000, None, 9),
-        (Behaviour(run_ms=60_000, leave_ms=9_000), 5_000, 5_000, None, 9),
+        (Behaviour(run_ms=60_000, notice="ignores"), 5_000, 5_000, 137, 9),
+        (Behaviour(run_ms=60_000, leave_ms=9_000), 5_000, 5_000, 137, 9),
         (Behaviour(run_ms=3_000, notice="ignores"), 5_000, 3_000, 0, None),
-        (Behaviour(setup_ms=60_000, notice="ignores"), 5_000, 5_000, None, 9),
+        (Behaviour(setup_ms=60_000, notice="ignores"), 5_000, 5_000, 137, 9),
     ],
 )
 def test_a_notice_is_honoured_or_ignored(

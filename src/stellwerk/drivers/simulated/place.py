@@ -17,6 +17,8 @@ from stellwerk.drivers.base import DriverError, LogChunk, LogStream, StartOrder,
 from stellwerk.drivers.simulated.behaviour import Behaviour, Script
 from stellwerk.drivers.simulated.clock import VirtualClock
 from stellwerk.drivers.simulated.truth import Truth
+from stellwerk.runtime.spec import PUT_ME_BACK
+from stellwerk.runtime.stopping import Facts, classify
 
 Watcher = Callable[[RunReport], None]
 SIGKILL = 9
@@ -32,7 +34,8 @@ class SimulatedRun:
         self.started_ms = started_ms
         self.phase: RunPhase = "Starting"
         self.end: RunEnd | None = None
-        self.noticed_why = ""
+        self.notice = ""
+        self.withdrawn = False
         self.ends_at_ms = 0
         self.before_notice: RunPhase = "Running"
         self.turn = 0
@@ -105,7 +108,8 @@ class SimulatedPlace:
         self._check_generation(run, order.generation)
         if run.phase in {"Ended", "Stopping"} or run.dead:
             return
-        run.noticed_why = order.why
+        run.notice = order.why
+        run.withdrawn = False
         run.before_notice = run.phase
         self._enter(run, "Stopping")
         behaviour = run.behaviour
@@ -123,7 +127,7 @@ class SimulatedPlace:
         run = self._known(run_id)
         if run.phase != "Stopping" or run.dead:
             return
-        run.noticed_why = ""
+        run.withdrawn = True
         self._enter(run, run.before_notice)
         remaining = max(0, run.ends_at_ms - self.clock.now_ms)
         then = self._set_up if run.before_notice == "SettingUp" else self._done
@@ -191,7 +195,7 @@ class SimulatedPlace:
         self.cluster = replace(self.cluster, nodes=nodes)
         for run in list(self.runs.values()):
             if run.dead and run.phase != "Ended" and not any(map(self.down.get, run.nodes)):
-                self._ended(run, "reboot")
+                self._over(run, RunEnd(how="reboot"))
 
     def loses_memory_of(self, run_id: RunId) -> None:
         """A run's folder is gone (a wiped disk), and the run with it."""
@@ -214,35 +218,36 @@ class SimulatedPlace:
         self._later(run, run.behaviour.run_ms, self._done)
 
     def _done(self, run: SimulatedRun) -> None:
-        behaviour = run.behaviour
-        if behaviour.signal is not None:
-            self._ended(run, "signal", signal=behaviour.signal)
-        else:
-            self._ended(run, "exit", code=behaviour.code)
+        self._ended(run, "ranks", run.behaviour.code, run.behaviour.signal)
 
     def _leave(self, run: SimulatedRun) -> None:
         code = run.behaviour.leave_code
-        if code is None:
-            self._ended(run, "signal", signal=SIGTERM)
-        else:
-            self._ended(run, "exit", code=code)
+        self._ended(run, "ranks", code or 0, SIGTERM if code is None else None)
 
     def _slain(self, run: SimulatedRun) -> None:
-        self._ended(run, "signal", signal=SIGKILL)
+        self._ended(run, "ranks" if run.phase == "Stopping" else "killed", 0, SIGKILL)
 
-    def _ended(
-        self, run: SimulatedRun, how: str, code: int | None = None, signal: int | None = None
-    ) -> None:
-        now_ms = self.clock.now_ms
-        run.end = RunEnd(
-            how=how,
-            code=code,
-            signal=signal,
-            put_back=code in (85, *run.order.recover_on_exit_codes),
-            checkpointed=run.behaviour.checkpoints,
-            started_at_ms=run.started_ms,
-            ended_at_ms=now_ms,
+    def _ended(self, run: SimulatedRun, cause: str, code: int, signal: int | None = None) -> None:
+        """Ends a run with the meaning that the real runtime gives to such an end."""
+        end = classify(
+            Facts(
+                cause=cause,
+                code=code if signal is None else 128 + signal,
+                signal=signal,
+                notice=run.notice or None,
+                withdrawn=run.withdrawn,
+                reached_by_it=False,
+                reaped_codes=frozenset(),
+                put_me_back=frozenset([PUT_ME_BACK, *run.order.recover_on_exit_codes]),
+                done_said=False,
+                wrote_checkpoint=run.behaviour.checkpoints,
+            )
         )
+        self._over(run, RunEnd(**end._asdict()))
+
+    def _over(self, run: SimulatedRun, end: RunEnd) -> None:
+        now_ms = self.clock.now_ms
+        run.end = replace(end, started_at_ms=run.started_ms, ended_at_ms=now_ms)
         if not run.dead:
             self.truth.ended((run.order.run, run.order.generation), now_ms)
         run.dead = True
