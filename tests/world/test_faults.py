@@ -1,10 +1,10 @@
-"""Faults by seed: whatever is lost, late, doubled or killed, nothing is lost and nothing runs twice."""
+"""Faults by seed: whatever is late, doubled or killed, nothing is lost and nothing runs twice."""
 
 import pytest
+from tests.world.world import World
 
 from stellwerk.core.plan import plan
 from stellwerk.core.view import Viewer
-from tests.world.world import World
 
 SEEDS = range(60)
 STEPS = 150

@@ -1,4 +1,4 @@
-"""A whole Stellwerk in one thread, in virtual time, with faults by seed: the core between two liars.
+"""A whole Stellwerk in one thread, in virtual time, with faults by seed.
 
 The journal is durable, everything in memory may vanish at any step, reports may be lost, late,
 doubled or out of order, orders may be lost before or after they were carried out. The ground truth
@@ -43,7 +43,7 @@ class World:
     """Steps through one seed; ``check`` raises AssertionError with the seed's story."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)  # noqa: S311 - a repeatable simulation
+        self.dice = random.Random(seed)
         self.journal: list[bytes] = []
         self.images: list[bytes] = []
         self.inbox: list[cmd.Command] = []
@@ -171,7 +171,7 @@ class World:
                 self._fold(on_report(self.state, self.mail.pop(), self.now_ms))
 
     def _crash(self) -> None:
-        """Everything in memory is gone; what is durable is folded again, by image or from the start."""
+        """All memory is gone; what is durable is folded again, from an image or from the start."""
         self.orders.clear()
         self.mail.clear()
         if self.dice.random() < 0.3:

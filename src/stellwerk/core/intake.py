@@ -1,4 +1,4 @@
-"""Turns commands, reports and accepted plans into events. All deciding about facts is here; fold has none.
+"""Turns commands, reports and accepted plans into events: what fold applies is decided here.
 
 Every function reads the state and returns events; the caller folds them before it asks again.
 """

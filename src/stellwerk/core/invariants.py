@@ -1,4 +1,4 @@
-"""What must hold of any state at any moment; tests and the fault simulation ask after every step."""
+"""What must hold of any state at any moment; the fault simulation asks after every step."""
 
 from collections import Counter
 

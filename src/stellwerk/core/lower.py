@@ -1,4 +1,4 @@
-"""From what a person wrote to what the queue and placement look at: a Task becomes a Shape with policies."""
+"""Lowers what a person wrote to what the core works with: a Task becomes a Shape with policies."""
 
 import math
 

@@ -109,7 +109,7 @@ class _Cycle:
         return told
 
     def wake_at_ms(self) -> int:
-        """When time alone could change the plan: a back-off ends, or a head was overtaken enough."""
+        """When time alone could change the plan: a back-off ends, a head was overtaken enough."""
         times = [self.view.next_due_ms] if self.view.next_due_ms else []
         for shape in self.view.shapes:
             if shape.id in self.blocked and shape.heads:

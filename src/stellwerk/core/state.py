@@ -68,7 +68,7 @@ def queue_key(workload: Workload) -> QueueKey:
 
 
 class State:
-    """What is alive now. Read it freely; change it through ``fold`` alone."""
+    """What is alive now. Read it freely; its changing methods are for ``fold`` alone."""
 
     def __init__(self) -> None:
         self.seq = 0
@@ -98,11 +98,11 @@ class State:
         state = cls()
         state.seq, state.at_ms, state.epoch = image.seq, image.at_ms, image.epoch
         for cluster in image.clusters:
-            state._put_cluster(cluster)
+            state.put_cluster(cluster)
         for key, shape in image.shapes.items():
             state.shapes[key] = ShapeQueue(shape)
         for workload in image.workloads:
-            state._enter(workload)
+            state.enter(workload)
         for key, waits in image.waits.items():
             if key in state.shapes:
                 state.shapes[key].waits = waits
@@ -117,28 +117,32 @@ class State:
         self.touched.clear()
         return touched
 
-    def _put_cluster(self, cluster: Cluster) -> None:
+    def put_cluster(self, cluster: Cluster) -> None:
+        """Takes over a cluster's facts."""
         self.clusters[cluster.name] = cluster
         self.allocations.setdefault(cluster.name, {})
-        self._cluster_changed(cluster.name)
+        self.cluster_changed(cluster.name)
 
-    def _cluster_changed(self, name: str) -> None:
+    def cluster_changed(self, name: str) -> None:
+        """Makes plans that relied on a cluster's room or facts stale."""
         self.cluster_versions[name] = self.cluster_versions.get(name, 0) + 1
 
-    def _enter(self, workload: Workload) -> None:
+    def enter(self, workload: Workload) -> None:
+        """Takes in a workload with all that is derived from it."""
         self.workloads[workload.id] = workload
         self.shapes[workload.shape].users += 1
         if workload.phase == "Pending":
-            self._enqueue(workload)
+            self.enqueue(workload)
         run = workload.live_run
         if run is not None:
             self.running[workload.id] = run.id
             self.allocations.setdefault(run.allocation.cluster, {})[run.id] = run.allocation
-            self._cluster_changed(run.allocation.cluster)
+            self.cluster_changed(run.allocation.cluster)
             if workload.cancelling and run.notice != "cancel":
                 self.to_stop[workload.id] = run.id
 
-    def _enqueue(self, workload: Workload) -> None:
+    def enqueue(self, workload: Workload) -> None:
+        """Gives a pending workload its place in the queue, or among those that wait for a time."""
         if workload.not_before_ms:
             self.delayed[workload.id] = workload.not_before_ms
             return
@@ -150,7 +154,8 @@ class State:
         else:
             insort(queue.entries, key)
 
-    def _dequeue(self, workload: Workload) -> None:
+    def dequeue(self, workload: Workload) -> None:
+        """Takes a pending workload out of where ``enqueue`` put it."""
         if self.delayed.pop(workload.id, None) is not None:
             return
         queue = self.shapes[workload.shape]
@@ -162,20 +167,23 @@ class State:
         if not queue.entries:
             queue.waits = None
 
-    def _change(self, workload: Workload, **changes: object) -> Workload:
+    def change(self, workload: Workload, **changes: object) -> Workload:
+        """Replaces a workload by its next version."""
         changed = replace(workload, version=workload.version + 1, **changes)
         self.workloads[workload.id] = changed
         self.touched[workload.id] = changed
         return changed
 
-    def _change_run(self, run_id: RunId, then: Phase | None = None, **changes: object) -> Workload:
+    def change_run(self, run_id: RunId, then: Phase | None = None, **changes: object) -> Workload:
+        """Changes the newest run of a workload, and its phase to ``then``."""
         workload = self.workloads[workload_of(run_id)]
         run = replace(workload.runs[-1], **changes)
         assert run.id == run_id, "only the newest run of a workload changes"
-        return self._change(
+        return self.change(
             workload, runs=(*workload.runs[:-1], run), phase=then or workload.phase)
 
-    def _leave(self, workload: Workload) -> None:
+    def leave(self, workload: Workload) -> None:
+        """Forgets a workload that is over."""
         del self.workloads[workload.id]
         self.delayed.pop(workload.id, None)
         queue = self.shapes[workload.shape]
@@ -199,13 +207,13 @@ def fold(state: State, record: ev.Record) -> None:
         case ev.LeaderChanged():
             state.epoch = event.epoch
         case ev.ClusterObserved():
-            state._put_cluster(event.cluster)
+            state.put_cluster(event.cluster)
         case ev.ShapeWaits():
             queue = state.shapes.get(event.shape)
             if queue is not None:
                 queue.waits = Waits(event.decision, event.reasons, record.at_ms)
         case ev.CancelRequested():
-            changed = state._change(
+            changed = state.change(
                 state.workloads[event.id], cancelling=True, cancelled_by=record.actor)
             run = changed.live_run
             if run is not None and run.notice != "cancel":
@@ -227,24 +235,24 @@ def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
         return
     workload = state.workloads[event.id]
     if workload.phase == "Pending":
-        state._dequeue(workload)
+        state.dequeue(workload)
     match event:
         case ev.Requeued():
-            changed = state._change(
+            changed = state.change(
                 workload, phase="Pending", reasons=(event.reason,), queued_ms=at_ms,
                 not_before_ms=event.not_before_ms,
                 retries=workload.retries + (1 if event.charged else 0))
         case ev.Held():
-            changed = state._change(workload, phase="Held", reasons=(event.reason,))
+            changed = state.change(workload, phase="Held", reasons=(event.reason,))
         case ev.Released():
-            changed = state._change(
+            changed = state.change(
                 workload, phase="Pending", reasons=(), not_before_ms=0, preemptions=0)
         case ev.PriorityChanged():
-            changed = state._change(workload, priority=event.priority)
+            changed = state.change(workload, priority=event.priority)
         case _:
             assert_never(event)
     if changed.phase == "Pending":
-        state._enqueue(changed)
+        state.enqueue(changed)
 
 
 def _fold_submitted(state: State, at_ms: int, event: ev.Submitted) -> None:
@@ -259,7 +267,7 @@ def _fold_submitted(state: State, at_ms: int, event: ev.Submitted) -> None:
         snapshot=submit.snapshot, policies=submit.policies, queued_ms=at_ms,
         phase="Held" if submit.held else "Pending",
         reasons=(Reason("held", {"actor": event.owner}),) if submit.held else ())
-    state._enter(workload)
+    state.enter(workload)
     state.touched[workload.id] = workload
 
 
@@ -276,19 +284,19 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
         case ev.RunProgressed():
             run = state.workloads[workload_of(event.run)].runs[-1]
             running = at_ms if event.phase == "Running" else run.running_ms
-            state._change_run(event.run, event.phase, phase=event.phase,
+            state.change_run(event.run, event.phase, phase=event.phase,
                               started_ms=run.started_ms or at_ms, running_ms=running)
         case ev.NoticeGiven():
-            workload = state._change_run(event.run, "Stopping", phase="Stopping",
+            workload = state.change_run(event.run, "Stopping", phase="Stopping",
                                          notice=event.why, notice_ms=at_ms)
             if event.why == "cancel":
                 state.to_stop.pop(workload.id, None)
         case ev.NoticeWithdrawn():
             run = state.workloads[workload_of(event.run)].runs[-1]
             back: Literal["Running", "SettingUp"] = "Running" if run.running_ms else "SettingUp"
-            state._change_run(event.run, back, phase=back, notice="", notice_ms=0)
+            state.change_run(event.run, back, phase=back, notice="", notice_ms=0)
         case ev.ReachabilityChanged():
-            state._change_run(event.run, None, reachable=event.reachable)
+            state.change_run(event.run, None, reachable=event.reachable)
         case ev.RunEnded():
             _fold_run_ended(state, at_ms, event)
         case _:
@@ -299,39 +307,39 @@ def _fold_planned(state: State, at_ms: int, event: ev.RunPlanned) -> None:
     workload = state.workloads[event.workload]
     assert workload.live_run is None, "a workload has one run at a time"
     assert workload.phase == "Pending", "only what waits is started"
-    state._dequeue(workload)
+    state.dequeue(workload)
     run = Run(
         id=event.run, number=int(event.run.rsplit("-", 1)[1]), generation=event.generation,
         allocation=event.allocation, decision=event.decision, planned_ms=at_ms)
-    state._change(workload, phase="Starting", runs=(*workload.runs[-RUNS_KEPT + 1:], run),
+    state.change(workload, phase="Starting", runs=(*workload.runs[-RUNS_KEPT + 1:], run),
                   decision=event.decision, reasons=(), not_before_ms=0)
     state.running[workload.id] = run.id
     cluster = event.allocation.cluster
     state.allocations.setdefault(cluster, {})[run.id] = event.allocation
-    state._cluster_changed(cluster)
+    state.cluster_changed(cluster)
 
 
 def _fold_run_ended(state: State, at_ms: int, event: ev.RunEnded) -> None:
-    workload = state._change_run(
+    workload = state.change_run(
         event.run, None, phase="Ended", end=event.end, ended_ms=at_ms, reason=event.reason)
     run = workload.runs[-1]
     del state.running[workload.id]
     state.to_stop.pop(workload.id, None)
     del state.allocations[run.allocation.cluster][run.id]
-    state._cluster_changed(run.allocation.cluster)
+    state.cluster_changed(run.allocation.cluster)
     preempted = bool(run.notice) and not workload.cancelling
     streak = workload.preemptions + 1 if preempted and not event.end.checkpointed else 0
     if streak != workload.preemptions:
-        state._change(workload, preemptions=streak)
+        state.change(workload, preemptions=streak)
 
 
 def _fold_end(state: State, at_ms: int, event: ev.WorkloadEnded) -> None:
     workload = state.workloads[event.id]
     assert workload.live_run is None, "a workload ends after its run"
     if workload.phase == "Pending":
-        state._dequeue(workload)
-    changed = state._change(
+        state.dequeue(workload)
+    changed = state.change(
         workload, phase=event.phase, reasons=(event.reason,), ended_ms=at_ms)
-    state._leave(changed)
+    state.leave(changed)
 
 

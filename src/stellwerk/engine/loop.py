@@ -229,7 +229,7 @@ class Engine:
             happened.records.append(record)
 
     async def _commit(self, happened: _Happened) -> None:
-        """Makes a cycle durable; while the disk is full it waits and says so, and acts on nothing."""
+        """Makes a cycle durable; while the disk is full it says so, waits and acts on nothing."""
         batch = self._batch(happened)
         delay = RETRY_FIRST_S
         while True:
@@ -266,7 +266,7 @@ class Engine:
             waits=tuple(waits), decisions=tuple(happened.decisions), clusters=tuple(clusters))
 
     async def _save_image(self) -> None:
-        """Takes the image here, where nothing else changes the state; encodes and writes it apart."""
+        """Takes the image here, where nothing else changes the state, and writes it apart."""
         image = self.state.image()
         self._image_seq = image.seq
 
@@ -296,10 +296,9 @@ def orders_to_repeat(
     state: State, inventory: Inventory
 ) -> list[ev.RunPlanned | ev.NoticeGiven]:
     """Finds the durable orders that a place, as its inventory shows, has never carried out."""
-    again: list[ev.RunPlanned | ev.NoticeGiven] = []
-    for run in missing_runs(state, inventory)[0]:
-        again.append(ev.RunPlanned(
-            workload_of(run.id), run.id, run.generation, run.allocation, run.decision))
+    again: list[ev.RunPlanned | ev.NoticeGiven] = [
+        ev.RunPlanned(workload_of(run.id), run.id, run.generation, run.allocation, run.decision)
+        for run in missing_runs(state, inventory)[0]]
     stopping = {report.run for report in inventory.runs if report.phase in {"Stopping", "Ended"}}
     for run in live_runs(state, inventory.cluster):
         if run.notice and run.id not in stopping:

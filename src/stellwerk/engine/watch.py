@@ -1,4 +1,4 @@
-"""Watches the clusters: connects to each, probes it now and then, and passes on what drivers report."""
+"""Watches the clusters: connects, probes now and then, and passes on what drivers report."""
 
 import asyncio
 import logging

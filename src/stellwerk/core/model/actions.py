@@ -1,4 +1,4 @@
-"""Everything a plan may ask for: effects that the engine carries out, each with what it relied on."""
+"""Everything a plan may ask for: effects for the engine to carry out, and what they relied on."""
 
 from msgspec import Struct
 

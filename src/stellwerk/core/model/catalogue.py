@@ -45,7 +45,8 @@ WAITING = {
     "held": Entry("held", "you", "held by {actor}", "`stw release` lets it start"),
     "held_no_progress": Entry(
         "held", "you", "stopped {times} times in a row without a new checkpoint",
-        "write checkpoints to $STELLWERK_CHECKPOINT_DIR (or lengthen --checkpoint-grace), then `stw release`"),
+        "write checkpoints to $STELLWERK_CHECKPOINT_DIR (or lengthen --checkpoint-grace), "
+        "then `stw release`"),
     "backing_off": Entry(
         "held", "time", "waits {delay_ms} before the next try",
         "nothing to do; `stw show` tells what failed"),
@@ -115,7 +116,8 @@ ENDED = {
         "ended", "cluster owner", "{cluster} refused to start it: {message}",
         "see `stw doctor`; then `stw rerun`"),
     "log_limit": Entry(
-        "ended", "you", "it printed more than {limit_bytes} of output", "print less, or log to files"),
+        "ended", "you", "it printed more than {limit_bytes} of output",
+        "print less, or log to files"),
     "declared_lost": Entry(
         "ended", "you", "{actor} declared the run lost", "`stw rerun` starts it again"),
     "lost_too_often": Entry(
@@ -130,7 +132,8 @@ REFUSALS = {
     "unknown_workload": Entry("ended", "you", "there is no such workload", "`stw ps -A` lists all"),
     "reachable": Entry(
         "ended", "you", "its run can be reached, so it isn't lost", "`stw cancel` ends it"),
-    "stale": Entry("turn", "time", "the world had changed by then", "nothing to do; it is planned again"),
+    "stale": Entry(
+        "turn", "time", "the world had changed by then", "nothing to do; it is planned again"),
 }
 
 CATALOGUE: dict[str, Entry] = {**WAITING, **GOING_BACK, **ENDED, **REFUSALS}
@@ -146,7 +149,7 @@ class _Params(dict[str, object]):
 def _size(count: int) -> str:
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:  # noqa: PLR2004 - the base of binary units
+        if value < 1024:
             return f"{value:.4g} {unit}"
         value /= 1024
     return f"{value:.4g} TiB"

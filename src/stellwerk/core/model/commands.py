@@ -1,4 +1,4 @@
-"""What people and programs ask for. A command isn't an event: it may be refused or find nothing to do.
+"""What people and programs ask for. A command isn't an event: it may find nothing to do.
 
 The API writes a command durably to the inbox and acknowledges it; the engine turns it into events.
 """

@@ -22,7 +22,7 @@ class Shortfall(Struct, frozen=True, omit_defaults=True):
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True):
-    """One cluster, for one alternative of the request, with its verdict and the numbers behind it."""
+    """One cluster, for one alternative of a request: the verdict and the numbers behind it."""
 
     cluster: str
     alternative: int

@@ -1,4 +1,4 @@
-"""Every fact the journal may hold: one tagged union. Folding never decides, so events carry outcomes.
+"""Every fact the journal may hold: one tagged union. Fold never decides: events carry outcomes.
 
 Evolution: fields are only added, with defaults. A changed meaning is a new tag and an upcaster.
 """

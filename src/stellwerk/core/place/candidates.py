@@ -1,4 +1,4 @@
-"""Every cluster as a candidate for a shape: filters in order, then scores for those that are left."""
+"""Every cluster as a candidate for a shape: filters in order, then scores for what is left."""
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ class Found(Struct, frozen=True):
 
 
 def answers_to(cluster: Cluster, infra: str) -> bool:
-    """Says whether a cluster is meant by ``infra``: ``ssh/k017``, ``local``, its name, or ``""``."""
+    """Says whether a cluster is meant by ``infra``: ``ssh/k017``, ``local``, its name, ``""``."""
     if not infra or infra == "*":
         return True
     kind, _, rest = infra.partition("/")
@@ -51,7 +51,7 @@ def reason_of(short: Shortfall, cluster: str) -> Reason:
 
 
 def candidates(shape: Shape, rooms: list[Room], kept: dict[str, str]) -> list[Found]:
-    """Judges every (alternative, cluster). ``kept`` names clusters whose room is kept for another."""
+    """Judges every (alternative, cluster). ``kept``: clusters whose room is kept, for whom."""
     found = []
     for index, alternative in enumerate(shape.alternatives):
         answering = [room for room in rooms if answers_to(room.cluster, alternative.infra)]
