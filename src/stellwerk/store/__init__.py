@@ -1,0 +1,27 @@
+"""Keeps what must not be lost: commands, the journal, state images, read models, blobs, secrets."""
+
+from stellwerk.store.blobs import BlobStore, Collected, chunks_of
+from stellwerk.store.errors import StoreError
+from stellwerk.store.inbox import Ack, NewCommand
+from stellwerk.store.journal import Batch
+from stellwerk.store.secrets import SecretInfo, SecretStore, SecretValue
+from stellwerk.store.store import Store
+from stellwerk.store.views import Position, Wait, WorkloadFilter, WorkloadRow
+
+__all__ = [
+    "Ack",
+    "Batch",
+    "BlobStore",
+    "Collected",
+    "NewCommand",
+    "Position",
+    "SecretInfo",
+    "SecretStore",
+    "SecretValue",
+    "Store",
+    "StoreError",
+    "Wait",
+    "WorkloadFilter",
+    "WorkloadRow",
+    "chunks_of",
+]

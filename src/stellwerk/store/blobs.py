@@ -1,0 +1,190 @@
+"""Keeps texts and files by the hash of their content, outside the database.
+
+A blob is written beside its place, flushed and renamed, so that a name never stands for half of it.
+Being asked for or put again renews a blob's age, which protects it from `gc` until what refers to
+it is stored.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from stellwerk.core.model.ids import BlobHash
+from stellwerk.store.errors import StoreError, from_os, refusal
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_TEMPORARY = ".new-"
+_CHUNK_BYTES = 1 << 20
+
+
+class Collected(Struct, frozen=True):
+    """What `gc` removed, or would remove."""
+
+    hashes: tuple[BlobHash, ...]
+    bytes: int
+
+
+class BlobStore:
+    """Blobs under one folder, in a subfolder for each first two digits of their hash (SHA-256)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._folders: set[str] = set()
+
+    def put(self, data: bytes) -> BlobHash:
+        """Stores bytes durably; gives their hash. What is there already isn't written again."""
+        name = BlobHash(hashlib.sha256(data).hexdigest())
+        if not self._renew(name):
+            self.put_stream((data,))
+        return name
+
+    def put_stream(self, chunks: Iterable[bytes], expected: str = "") -> BlobHash:
+        """Stores what ``chunks`` yields; refused if its hash isn't the ``expected`` one."""
+        if expected:
+            _checked(expected)
+        try:
+            self._make(self.root)
+            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.root)
+            try:
+                name = self._fill(handle, chunks)
+                if expected and name != expected:
+                    raise refusal(
+                        "store/blob-damaged",
+                        f"the content sent for blob {expected} has the hash {name}",
+                        "send it again",
+                    )
+                self._place(temporary, name)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+        except OSError as error:
+            raise from_os(error, str(self.root)) from error
+        return name
+
+    def get(self, name: str, *, verify: bool = False) -> bytes:
+        """A blob's bytes. With ``verify``, content that was changed behind our back is an error."""
+        try:
+            data = self.path(name).read_bytes()
+        except FileNotFoundError:
+            raise _absent(name) from None
+        except OSError as error:
+            raise from_os(error, str(self.root)) from error
+        if verify and hashlib.sha256(data).hexdigest() != name:
+            raise refusal(
+                "store/blob-damaged",
+                f"blob {name} isn't what its name says",
+                "submit what refers to it again; look into the system's log for disk errors",
+            )
+        return data
+
+    def path(self, name: str) -> Path:
+        """Where a blob is or would be; for those that read it in parts. Never write to it."""
+        _checked(name)
+        return self.root / name[:2] / name[2:]
+
+    def missing(self, names: Iterable[str]) -> list[BlobHash]:
+        """Those that aren't there, in the order asked for."""
+        return [BlobHash(name) for name in dict.fromkeys(names) if not self._renew(_checked(name))]
+
+    def gc(
+        self, referenced: Collection[str], older_than_ms: int, *, dry_run: bool = False
+    ) -> Collected:
+        """Removes blobs that nothing refers to, last asked for before the instant given (UTC)."""
+        hashes: list[BlobHash] = []
+        size = 0
+        for path, name in self._files():
+            if name in referenced:
+                continue
+            try:
+                stat = path.stat()
+                if stat.st_mtime_ns // 1_000_000 >= older_than_ms:
+                    continue
+                if not dry_run:
+                    path.unlink()
+            except FileNotFoundError:
+                continue
+            size += stat.st_size
+            if name:
+                hashes.append(BlobHash(name))
+        return Collected(tuple(hashes), size)
+
+    def _files(self) -> Iterator[tuple[Path, str]]:
+        """All blobs with their hashes, and what an interrupted `put` left, with ""."""
+        if not self.root.is_dir():
+            return
+        for folder in sorted(self.root.iterdir()):
+            if folder.name.startswith(_TEMPORARY):
+                yield folder, ""
+            elif folder.is_dir():
+                for path in sorted(folder.iterdir()):
+                    yield path, folder.name + path.name
+
+    def _fill(self, handle: int, chunks: Iterable[bytes]) -> BlobHash:
+        digest = hashlib.sha256()
+        with open(handle, "wb") as file:
+            for chunk in chunks:
+                digest.update(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        return BlobHash(digest.hexdigest())
+
+    def _place(self, temporary: str, name: BlobHash) -> None:
+        path = self.path(name)
+        self._make(path.parent)
+        os.chmod(temporary, 0o400)
+        os.rename(temporary, path)
+        _flush_folder(path.parent)
+
+    def _make(self, folder: Path) -> None:
+        """Makes a folder once, durably."""
+        if str(folder) in self._folders:
+            return
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _flush_folder(folder.parent)
+        self._folders.add(str(folder))
+
+    def _renew(self, name: str) -> bool:
+        """Whether a blob is there; if so, its age begins anew."""
+        try:
+            os.utime(self.path(name))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise from_os(error, str(self.root)) from error
+        return True
+
+
+def chunks_of(path: Path) -> Iterator[bytes]:
+    """Reads a file in parts, for `BlobStore.put_stream`."""
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _checked(name: str) -> str:
+    if _HASH.fullmatch(name) is None:
+        raise refusal(
+            "store/bad-hash",
+            f"`{name[:80]}` is not the hash of a blob",
+            "a blob is named by the SHA-256 of its content, 64 digits of 0-9a-f",
+        )
+    return name
+
+
+def _absent(name: str) -> StoreError:
+    return refusal("store/no-blob", f"there is no blob {name}", "send it again")

@@ -1,0 +1,142 @@
+"""Keeps commands until the engine has turned them into events, and knows a repeated one.
+
+A submit's name is a base; the name itself is given in the same transaction. The inbox is done up to
+a position that the engine writes together with the events (`journal`); what lies behind it stays
+for a while, so that a request repeated late still gets its first answer.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import sqlalchemy as sa
+from msgspec import Struct
+
+from stellwerk.core.model.commands import Command, Envelope, Submit
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.store import facts, schema
+from stellwerk.store.names import NameBook
+from stellwerk.store.statements import Prepared, Row, insert_row, param
+
+FEW = 16
+"""So many keys are looked up one by one; more of them in chunks."""
+
+CHUNK = 500
+
+
+class NewCommand(Struct, frozen=True):
+    """A command to be stored. An empty ``key`` means that a repetition is a new request."""
+
+    actor: str
+    project: str
+    key: str
+    command: Command
+
+
+class Ack(Struct, frozen=True):
+    """What a stored command is known by; ``repeated`` if it had been stored before."""
+
+    seq: int
+    id: WorkloadId
+    name: str
+    repeated: bool
+
+
+_columns = schema.inbox.c
+_INSERT = insert_row(schema.inbox)
+_NEWEST = Prepared(sa.select(sa.func.max(_columns.seq)))
+_BY_KEY = Prepared(
+    sa.select(_columns.actor, _columns.key, _columns.seq, _columns.workload, _columns.name).where(
+        _columns.actor == param("actor"), _columns.key == param("key")
+    )
+)
+_TAKE = Prepared(
+    sa.select(_columns.seq, _columns.at_ms, _columns.actor, _columns.key, _columns.command)
+    .where(_columns.seq > param("after"))
+    .order_by(_columns.seq)
+    .limit(param("limit"))
+)
+_FORGET = Prepared(
+    sa.delete(schema.inbox).where(
+        _columns.seq <= param("upto"),
+        _columns.at_ms < param("before"),
+        _columns.seq < sa.select(sa.func.max(_columns.seq)).scalar_subquery(),
+    )
+)
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Command).decode
+
+
+def put(conn: sa.Connection, items: Sequence[NewCommand], at_ms: int) -> list[Ack]:
+    """Stores commands in their order; each gets its Ack, a repeated one that of the first time."""
+    known = _known(conn, items)
+    book = NameBook(conn)
+    newest = _NEWEST.first(conn)
+    seq = int(newest[0] or 0) if newest else 0
+    acks: list[Ack] = []
+    rows: list[Row] = []
+    for item in items:
+        first = known.get((item.actor, item.key)) if item.key else None
+        if first is not None:
+            acks.append(first)
+            continue
+        seq += 1
+        command, name = _named(item.command, book)
+        row = (seq, at_ms, item.actor, item.project, item.key or None, command.id, name)
+        rows.append((*row, _encode(command).decode()))
+        acks.append(Ack(seq, command.id, name, repeated=False))
+        known[item.actor, item.key] = Ack(seq, command.id, name, repeated=True)
+    if rows:
+        book.save()
+        _INSERT.many(conn, rows)
+    return acks
+
+
+def _named(command: Command, book: NameBook) -> tuple[Command, str]:
+    """A submit under the name that is its own from now on; other commands as they are."""
+    if not isinstance(command, Submit):
+        return command, ""
+    name = book.give(command.project, command.name)
+    if name != command.name:
+        command = msgspec.structs.replace(command, name=name)
+    return command, name
+
+
+def _known(conn: sa.Connection, items: Sequence[NewCommand]) -> dict[tuple[str, str], Ack]:
+    """The Acks of those commands that were stored before, by actor and key."""
+    keys: dict[str, list[str]] = {}
+    for item in items:
+        if item.key:
+            keys.setdefault(item.actor, []).append(item.key)
+    rows: list[Row] = []
+    for actor, asked in keys.items():
+        if len(asked) <= FEW:
+            for key in asked:
+                rows += _BY_KEY.all(conn, actor, key)
+            continue
+        for start in range(0, len(asked), CHUNK):
+            chunk = asked[start : start + CHUNK]
+            rows += _by_keys(conn, actor, chunk)
+    return {
+        (actor, key): Ack(seq, WorkloadId(workload), name, repeated=True)
+        for actor, key, seq, workload, name in rows
+    }
+
+
+def _by_keys(conn: sa.Connection, actor: str, keys: list[str]) -> list[Row]:
+    columns = (_columns.actor, _columns.key, _columns.seq, _columns.workload, _columns.name)
+    query = sa.select(*columns).where(_columns.actor == actor, _columns.key.in_(keys))
+    return [tuple(row) for row in conn.execute(query)]
+
+
+def take(conn: sa.Connection, after_seq: int, limit: int) -> list[Envelope]:
+    """Commands after a position, in their order."""
+    return [
+        Envelope(seq, at_ms, actor, key or "", _decode(command))
+        for seq, at_ms, actor, key, command in _TAKE.all(conn, after_seq, limit)
+    ]
+
+
+def forget(conn: sa.Connection, before_ms: int) -> int:
+    """Deletes done commands older than an instant; gives how many. The newest one stays."""
+    return _FORGET.run(conn, facts.number(conn, facts.INBOX_UPTO), before_ms)

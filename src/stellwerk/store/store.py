@@ -1,0 +1,248 @@
+"""The one door to what is durable: inbox, journal, images, read models, blobs and secrets.
+
+Writing methods give a future (or wait for it, where they say so) that is done once the data is on
+the disk; any thread may call them, and their order is kept. Reading methods answer at once from the
+last commit. Everything that goes wrong is a `StoreError` with a code.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Self, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.commands import Envelope
+from stellwerk.core.model.decisions import Decision
+from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.events import Record
+from stellwerk.core.model.ids import DecisionId, ShapeId, WorkloadId
+from stellwerk.core.model.resources import Shape
+from stellwerk.store import connect, facts, images, inbox, journal, views
+from stellwerk.store.blobs import BlobStore
+from stellwerk.store.errors import StoreError, free_bytes, from_database, from_os, full
+from stellwerk.store.inbox import Ack, NewCommand
+from stellwerk.store.journal import Batch
+from stellwerk.store.migrations import migrate
+from stellwerk.store.places import check_place
+from stellwerk.store.secrets import SecretStore
+from stellwerk.store.verify import verify
+from stellwerk.store.views import Position, Wait, WorkloadFilter, WorkloadRow
+from stellwerk.store.writer import Writer
+
+T = TypeVar("T")
+
+RESERVE_BYTES = 16 << 20
+"""With less room than this no new work is taken on, so that what happens can still be recorded."""
+
+
+class Store:
+    """What is durable of one Stellwerk. Made by `open`; `close` it, or use it as a context."""
+
+    def __init__(self, home: Path, writing: sa.Engine, reading: sa.Engine) -> None:
+        self.home = home
+        self.path = database_path(home)
+        self.reserve_bytes = RESERVE_BYTES
+        self._writing = writing
+        self._reading = reading
+        self._writer = Writer(writing, self.path)
+        self.blobs = BlobStore(home / "blobs")
+        self.secrets = SecretStore(home / "secrets.key", self._writer.submit, self._read)
+
+    @classmethod
+    def open(cls, home: Path) -> "Store":
+        """Opens the state in folder ``home``, and makes it if there is none.
+
+        Raises StoreError if it lies on a network file system, is damaged, locked, newer than this
+        code, or not ours to write.
+        """
+        check_place(str(home))
+        _make_folder(home)
+        path = database_path(home)
+        unchecked = connect.needs_check(path)
+        writing = connect.write_engine(path)
+        try:
+            with writing.begin() as conn:
+                problem = connect.check(conn, path) if unchecked else None
+                if problem is not None:
+                    raise problem
+                migrate(conn, path)
+        except Exception as error:
+            writing.dispose()
+            raise from_database(error, path) from error
+        return cls(home, writing, connect.read_engine(path))
+
+    def close(self) -> None:
+        """Finishes what is queued and lets go of the files. May be called again."""
+        self._writer.close()
+        self._reading.dispose()
+        self._writing.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # Inbox
+
+    def put_commands(self, items: Sequence[NewCommand], at_ms: int) -> "Future[list[Ack]]":
+        """Stores commands durably, all or none, in their order.
+
+        A submit's name is a base that is made unique in its project (``digits``, ``digits-2``);
+        the stored command carries the final name. A repeated (actor, key) gets its first Ack.
+        """
+        if free_bytes(str(self.home)) < self.reserve_bytes:
+            refused: Future[list[Ack]] = Future()
+            refused.set_exception(full(str(self.home)))
+            return refused
+        return self._writer.submit(lambda conn: inbox.put(conn, items, at_ms))
+
+    def take(self, after_seq: int, limit: int = 1_000) -> list[Envelope]:
+        """Commands after an inbox position, in their order; begin with `inbox_upto`."""
+        return self._read(lambda conn: inbox.take(conn, after_seq, limit))
+
+    def inbox_upto(self) -> int:
+        """The position up to which commands have become events."""
+        return self._read(lambda conn: facts.number(conn, facts.INBOX_UPTO))
+
+    def forget_commands(self, before_ms: int) -> "Future[int]":
+        """Deletes done commands stored before an instant; a later repetition is a new request."""
+        return self._writer.submit(lambda conn: inbox.forget(conn, before_ms))
+
+    # Journal
+
+    def raise_epoch(self, version: str) -> int:
+        """Makes the caller the one engine that may write; waits until that is durable."""
+
+        def job(conn: sa.Connection) -> int:
+            epoch = facts.number(conn, facts.EPOCH) + 1
+            facts.write(conn, facts.EPOCH, epoch)
+            facts.write(conn, facts.LEADER_VERSION, version)
+            return epoch
+
+        return self._writer.submit(job).result()
+
+    def epoch(self) -> int:
+        """The epoch that leads; 0 before the first."""
+        return self._read(lambda conn: facts.number(conn, facts.EPOCH))
+
+    def append(self, batch: Batch) -> "Future[None]":
+        """Writes one step of the engine in one transaction.
+
+        Fails with ``store/fenced`` if another epoch leads, ``store/gap`` if the records don't
+        continue the journal; then nothing of the batch is stored.
+        """
+        return self._writer.submit(lambda conn: journal.append(conn, batch))
+
+    def seq(self) -> int:
+        """The number of the newest record; 0 for an empty journal."""
+        return self._read(journal.last)[0]
+
+    def records(self, after_seq: int = 0, limit: int | None = None) -> Iterator[Record]:
+        """All records after a number, in order, read page by page."""
+        return journal.pages(self.records_page, after_seq, limit)
+
+    def records_page(
+        self, after_seq: int, limit: int, workload: WorkloadId | None = None
+    ) -> list[Record]:
+        """Up to ``limit`` records after a number, of all or of one workload."""
+        return self._read(lambda conn: journal.page(conn, after_seq, limit, workload))
+
+    def story(self, workload: WorkloadId) -> list[Record]:
+        """Everything that happened to one workload."""
+        return list(
+            journal.pages(lambda after, count: self.records_page(after, count, workload), 0, None)
+        )
+
+    def journal_lines(self, after_seq: int = 0) -> Iterator[bytes]:
+        """The journal as JSON, a line (with its end) for each record."""
+        encode = msgspec.json.Encoder().encode
+        return (encode(record) + b"\n" for record in self.records(after_seq))
+
+    # Images
+
+    def save_image(self, seq: int, schema_hash: str, data: bytes, at_ms: int) -> "Future[None]":
+        """Stores the state at ``seq``; compressed by the calling thread. Two images are kept."""
+        packed = images.pack(data)
+        return self._writer.submit(lambda conn: images.save(conn, seq, schema_hash, packed, at_ms))
+
+    def load_image(self, schema_hash: str) -> tuple[int, bytes] | None:
+        """The newest intact image (seq, data) made under this schema."""
+        return self._read(lambda conn: images.load(conn, schema_hash))
+
+    # Read models
+
+    def workload(self, ref: str, project: str) -> WorkloadRow | None:
+        """Finds a workload by its name in ``project``, its id, or a unique beginning of its id.
+
+        Raises ``store/ambiguous``, which lists them, if several ids begin like that.
+        """
+        return self._read(lambda conn: views.workload(conn, ref, project))
+
+    def workloads(self, wanted: WorkloadFilter) -> list[WorkloadRow]:
+        """Lists workloads, by the order of their submission."""
+        return self._read(lambda conn: views.workloads(conn, wanted))
+
+    def queue(self, name: str, limit: int = 100) -> list[WorkloadRow]:
+        """The first pending workloads of a queue, in the order they are served."""
+        return self._read(lambda conn: views.queue(conn, name, limit))
+
+    def position(self, id: WorkloadId) -> Position | None:
+        """Where a pending workload stands in its queue; None for one that isn't pending."""
+        return self._read(lambda conn: views.position(conn, id))
+
+    def counts(self) -> dict[str, int]:
+        """How many workloads are in each phase; phases without any are left out."""
+        return self._read(views.counts)
+
+    def decision(self, id: DecisionId) -> tuple[Decision, int] | None:
+        """A decision and when it was made."""
+        return self._read(lambda conn: views.decision(conn, id))
+
+    def shape(self, id: ShapeId) -> Shape | None:
+        """What workloads of a shape ask for."""
+        return self._read(lambda conn: views.shape(conn, id))
+
+    def waits(self, shape: ShapeId) -> Wait | None:
+        """Why the waiting workloads of a shape wait, if that was ever said."""
+        return self._read(lambda conn: views.waits(conn, shape))
+
+    def clusters(self) -> list[tuple[Cluster, int]]:
+        """All clusters by name, each with the time it was last observed."""
+        return self._read(views.clusters)
+
+    def verify(self) -> list[Problem]:
+        """Reads everything and says what doesn't agree: database, journal, read models, images."""
+        return self._read(lambda conn: verify(conn, self.path))
+
+    def _read(self, question: Callable[[sa.Connection], T]) -> T:
+        try:
+            with self._reading.connect() as conn:
+                return question(conn)
+        except StoreError:
+            raise
+        except Exception as error:
+            raise from_database(error, self.path) from error
+
+
+def database_path(home: Path) -> str:
+    """Where the database of a state folder is."""
+    return str(home / "store.db")
+
+
+def _make_folder(home: Path) -> None:
+    """Makes the state folder, for its user alone, and makes its being there durable."""
+    try:
+        if not home.is_dir():
+            os.makedirs(home, mode=0o700)
+            parent = os.open(home.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(parent)
+            finally:
+                os.close(parent)
+    except OSError as error:
+        raise from_os(error, str(home)) from error
