@@ -19,7 +19,7 @@ PROGRESS = {"Starting": 0, "SettingUp": 1, "Running": 2, "Stopping": 3, "Ended":
 
 
 def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]:
-    """Turns one command into what follows from it now; a command that can't act is refused in words."""
+    """Turns a command into what follows from it now; one that can't act is refused in words."""
     if isinstance(command, cmd.Submit):
         if command.id in state.workloads:
             return []

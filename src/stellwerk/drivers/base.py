@@ -59,6 +59,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}
     setup: str = ""
+    setup_env: dict[str, str] = {}
     setup_key: str = ""
     script: str = ""
     argv: tuple[str, ...] = ()

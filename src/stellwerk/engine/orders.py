@@ -1,0 +1,115 @@
+"""Makes the order that a driver carries out, from a run, its workload and the task as written."""
+
+import msgspec
+from msgspec.structs import replace
+
+from stellwerk.core.model.cluster import Cluster, Node
+from stellwerk.core.model.launch import common_environment, node_environment, setup_environment
+from stellwerk.core.model.resources import NodeAllocation
+from stellwerk.core.model.task import Task
+from stellwerk.core.model.workload import Run, Workload
+from stellwerk.drivers.base import RankOrder, StartOrder
+from stellwerk.store import Store
+from stellwerk.store.errors import refusal
+
+LOOPBACK = "127.0.0.1"
+
+
+class Launch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is stored of a submission: the task, and for a command in place where and how it runs.
+
+    ``argv`` runs without a shell in ``cwd`` with the caller's own environment; that is sealed under
+    the name ``caller_env``, as a JSON object. ``secrets`` maps variables to names in the secret
+    store, under the workload's owner and project.
+    """
+
+    task: Task
+    text: str = ""
+    file: str = ""
+    argv: tuple[str, ...] = ()
+    cwd: str = ""
+    caller_env: str = ""
+    secrets: dict[str, str] = {}
+
+
+def start_order(
+    workload: Workload, run: Run, cluster: Cluster, epoch: int, store: Store
+) -> StartOrder:
+    """Reads what the run needs from the store and puts the order together."""
+    launch = msgspec.json.decode(store.blobs.get(workload.task), type=Launch)
+    values = {
+        variable: _reveal(store, workload, name) for variable, name in launch.secrets.items()}
+    caller_env: dict[str, str] = {}
+    if launch.caller_env:
+        sealed = _reveal(store, workload, launch.caller_env)
+        caller_env = msgspec.json.decode(sealed, type=dict[str, str])
+    order = build_order(workload, run, cluster, epoch, launch)
+    return replace(order, secrets={**caller_env, **values})
+
+
+def _reveal(store: Store, workload: Workload, name: str) -> str:
+    found = store.secrets.get(workload.project, workload.owner, name)
+    if found is None:
+        raise refusal(
+            "store/no-secret", f"the secret `{name}` is not there any more",
+            "give it again with --secret and submit again")
+    return found.reveal()
+
+
+def build_order(
+    workload: Workload, run: Run, cluster: Cluster, epoch: int, launch: Launch
+) -> StartOrder:
+    """Puts an order together, without secrets; the same inputs give the same order."""
+    task = launch.task
+    nodes = {node.name: node for node in cluster.nodes}
+    placed = [(rank, part) for part in run.allocation.nodes for rank in part.ranks]
+    placed.sort(key=lambda item: item[0])
+    addresses = [_address(nodes.get(part.node)) for _, part in placed]
+    alternative = run.allocation.alternative
+    common = common_environment(
+        task, task_id=workload.id, user=workload.owner, cluster=cluster.name,
+        cloud=cluster.driver, run_number=run.number, addresses=addresses, alternative=alternative)
+    ranks = tuple(
+        RankOrder(rank, part.node,
+                  {**node_environment(task, rank), **_devices(part, nodes.get(part.node))})
+        for rank, part in placed)
+    return StartOrder(
+        run=run.id, generation=run.generation, epoch=epoch, workload=workload.id,
+        name=workload.name, project=workload.project, ranks=ranks,
+        env={**task.envs, **common}, setup=task.setup,
+        setup_env=setup_environment(task, addresses=addresses, rank=0, alternative=alternative),
+        script="" if launch.argv else task.run,
+        argv=launch.argv, cwd=launch.cwd, inherit_env=bool(launch.caller_env),
+        snapshot=workload.snapshot, mounts={}, grace_ms=workload.policies.grace_ms,
+        recover_on_exit_codes=workload.policies.recover_on_exit_codes,
+        time_limit_ms=workload.policies.time_limit_ms,
+        shell="interactive" if task.shell == "interactive" else "snapshot")
+
+
+def _address(node: Node | None) -> str:
+    return node.address if node is not None and node.address else LOOPBACK
+
+
+def _devices(part: NodeAllocation, node: Node | None) -> dict[str, str]:
+    """Shows a job the devices that it was given, by the variable of their vendor."""
+    if node is None or not node.devices:
+        return {}
+    indices = ",".join(str(share.index) for share in part.devices)
+    vendors = {device.vendor for device in node.devices}
+    names = {"nvidia": ("CUDA_VISIBLE_DEVICES",),
+             "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
+    found = {name: indices for vendor in sorted(vendors) for name in names.get(vendor, ())}
+    if part.devices and "nvidia" in vendors:
+        found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        found |= _memory_share(part, node)
+    return found
+
+
+def _memory_share(part: NodeAllocation, node: Node) -> dict[str, str]:
+    """Tells frameworks that would take a whole card how much of it is theirs."""
+    totals = {device.index: device.memory_bytes for device in node.devices}
+    shares = [share.memory_bytes / totals[share.index] for share in part.devices
+              if totals.get(share.index)]
+    if not shares or min(shares) >= 1:
+        return {}
+    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{min(shares) * 0.95:.3f}"}
