@@ -10,7 +10,9 @@ import os
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Self
 
 from msgspec import Struct
 
@@ -45,26 +47,14 @@ class BlobStore:
 
     def put_stream(self, chunks: Iterable[bytes], expected: str = "") -> BlobHash:
         """Stores what ``chunks`` yields; refused if its hash isn't the ``expected`` one."""
-        if expected:
-            _checked(expected)
-        try:
-            self._make(self.root)
-            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.root)
-            try:
-                name = self._fill(handle, chunks)
-                if expected and name != expected:
-                    raise refusal(
-                        "store/blob-damaged",
-                        f"the content sent for blob {expected} has the hash {name}",
-                        "send it again",
-                    )
-                self._place(temporary, name)
-            except BaseException:
-                os.unlink(temporary)
-                raise
-        except OSError as error:
-            raise from_os(error, str(self.root)) from error
-        return name
+        with self.incoming() as blob:
+            for chunk in chunks:
+                blob.write(chunk)
+            return blob.keep(expected)
+
+    def incoming(self) -> "Incoming":
+        """A blob that comes in parts: use it as a context, `write` the parts, then `keep` it."""
+        return Incoming(self)
 
     def get(self, name: str, *, verify: bool = False) -> bytes:
         """A blob's bytes. With ``verify``, content that was changed behind our back is an error."""
@@ -124,24 +114,7 @@ class BlobStore:
                 for path in sorted(folder.iterdir()):
                     yield path, folder.name + path.name
 
-    def _fill(self, handle: int, chunks: Iterable[bytes]) -> BlobHash:
-        digest = hashlib.sha256()
-        with open(handle, "wb") as file:
-            for chunk in chunks:
-                digest.update(chunk)
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        return BlobHash(digest.hexdigest())
-
-    def _place(self, temporary: str, name: BlobHash) -> None:
-        path = self.path(name)
-        self._make(path.parent)
-        os.chmod(temporary, 0o400)
-        os.rename(temporary, path)
-        _flush_folder(path.parent)
-
-    def _make(self, folder: Path) -> None:
+    def make_folder(self, folder: Path) -> None:
         """Makes a folder once, durably."""
         if str(folder) in self._folders:
             return
@@ -159,6 +132,65 @@ class BlobStore:
         except OSError as error:
             raise from_os(error, str(self.root)) from error
         return True
+
+
+class Incoming:
+    """A blob on its way in. Leaving the context without `keep` removes what was written."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._digest = hashlib.sha256()
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with _said_in_words(self._store.root):
+            self._store.make_folder(self._store.root)
+            handle, self._temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self._store.root)
+            self._file = open(handle, "wb")
+        return self
+
+    def write(self, chunk: bytes) -> None:
+        """Takes the next part."""
+        assert self._file is not None, "outside its context"
+        self._digest.update(chunk)
+        with _said_in_words(self._store.root):
+            self._file.write(chunk)
+
+    def keep(self, expected: str = "") -> BlobHash:
+        """Makes it durable under its hash; refused if that isn't the ``expected`` one."""
+        assert self._file is not None, "outside its context"
+        name = BlobHash(self._digest.hexdigest())
+        if expected and name != _checked(expected):
+            raise refusal(
+                "store/blob-damaged",
+                f"the content sent for blob {expected} has the hash {name}",
+                "send it again",
+            )
+        with _said_in_words(self._store.root):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            path = self._store.path(name)
+            self._store.make_folder(path.parent)
+            os.chmod(self._temporary, 0o400)
+            os.rename(self._temporary, path)
+            _flush_folder(path.parent)
+        return name
+
+    def __exit__(self, *exc: object) -> None:
+        if self._file is not None:
+            with suppress(OSError):  # flushing to a full disk again has nothing new to say
+                self._file.close()
+            self._file = None
+        with suppress(FileNotFoundError):  # it was kept, and has its name
+            os.unlink(self._temporary)
+
+
+@contextmanager
+def _said_in_words(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise from_os(error, str(root)) from error
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:

@@ -5,7 +5,9 @@ the last commit and never wait for the writer.
 """
 
 import os
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -105,3 +107,24 @@ def check(conn: sa.Connection, path: str) -> StoreError | None:
     if answers == ["ok"]:
         return None
     return damaged(path, "; ".join(answers))
+
+
+@contextmanager
+def one_commit(conn: sa.Connection) -> Iterator[None]:
+    """Lets several statements of a reading connection see the same commit."""
+    cursor = conn.connection.cursor()
+    cursor.execute("BEGIN")
+    try:
+        yield
+    finally:
+        cursor.execute("ROLLBACK")
+
+
+def carry_over(conn: sa.Connection, *, whole: bool) -> None:
+    """Brings the log's contents into the database; ``whole`` waits for readers and empties it.
+
+    What can't be brought over now (a reader needs it, there is no room) stays safe in the log.
+    """
+    how = "TRUNCATE" if whole else "PASSIVE"
+    with suppress(sqlite3.Error):
+        conn.connection.cursor().execute(f"PRAGMA wal_checkpoint({how})")

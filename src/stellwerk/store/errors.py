@@ -11,8 +11,7 @@ The database's and the disk's own errors are told apart here and nowhere else. C
     store/io                   the disk answered with an error
     store/no-wal               the file system can't carry a write-ahead log
     store/closed               the store was closed before
-    store/fenced               another engine leads since
-    store/gap                  records don't continue the journal
+    store/fenced               another engine leads, or the records don't continue the journal
     store/unknown-shape        a reason of waiting names a shape that was never stored
     store/ambiguous            several workloads begin like this
     store/bad-hash             not the name of a blob

@@ -17,6 +17,7 @@ _CHECKSUM_BYTES = 32
 
 _columns = schema.images.c
 _SAVE = upsert(schema.images)
+_TIME = Prepared(sa.select(schema.journal.c.at_ms).where(schema.journal.c.seq == param("seq")))
 _OLDEST_KEPT = Prepared(
     sa.select(_columns.seq).order_by(_columns.seq.desc()).limit(1).offset(KEPT - 1)
 )
@@ -47,9 +48,10 @@ def unpack(stored: bytes) -> bytes | None:
     return zlib.decompress(packed)
 
 
-def save(conn: sa.Connection, seq: int, schema_hash: str, packed: bytes, at_ms: int) -> None:
+def save(conn: sa.Connection, seq: int, schema_hash: str, packed: bytes) -> None:
     """Stores a packed image and drops those that aren't kept."""
-    _SAVE.run(conn, seq, schema_hash, at_ms, packed)
+    row = _TIME.first(conn, seq)
+    _SAVE.run(conn, seq, schema_hash, row[0] if row else 0, packed)
     row = _OLDEST_KEPT.first(conn)
     if row is not None:
         _DROP_OLDER.run(conn, row[0])

@@ -130,7 +130,8 @@ def _by_keys(conn: sa.Connection, actor: str, keys: list[str]) -> list[Row]:
 
 
 def take(conn: sa.Connection, after_seq: int, limit: int) -> list[Envelope]:
-    """Commands after a position, in their order."""
+    """Commands that aren't done and come after a position, in their order."""
+    after_seq = max(after_seq, facts.number(conn, facts.INBOX_UPTO))
     return [
         Envelope(seq, at_ms, actor, key or "", _decode(command))
         for seq, at_ms, actor, key, command in _TAKE.all(conn, after_seq, limit)

@@ -1,7 +1,9 @@
 """The journal: every event in one unbroken sequence, appended together with what follows from it.
 
 One batch is one transaction: events, the read models they change, and how far the inbox is done.
-It is refused if another engine leads by now, or if it doesn't continue the sequence.
+It is refused if another engine leads by now, or if it doesn't continue the sequence. The very batch
+that the journal ends with may be sent again: after an error of the disk nobody knows whether it is
+there, and this answers it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,13 +31,13 @@ PAGE = 2_000
 class Batch(Struct, frozen=True):
     """What one step of the engine makes durable.
 
-    ``inbox_upto`` 0 leaves the inbox's position. ``waits`` says why a shape waits: (shape,
+    ``inbox_upto`` None leaves the inbox's position. ``waits`` says why a shape waits: (shape,
     decision, reasons, since when). ``workloads`` are whole new values of those that changed.
     """
 
     epoch: int
     records: Sequence[Record] = ()
-    inbox_upto: int = 0
+    inbox_upto: int | None = None
     workloads: Sequence[Workload] = ()
     shapes: Mapping[ShapeId, Shape] = {}
     waits: Sequence[tuple[ShapeId, DecisionId, tuple[Reason, ...], int]] = ()
@@ -54,7 +56,9 @@ _RECORD = (
     _columns.data,
 )
 _INSERT = insert_row(schema.journal)
-_LAST = Prepared(sa.select(_columns.seq, _columns.at_ms).order_by(_columns.seq.desc()).limit(1))
+_LAST = Prepared(
+    sa.select(_columns.seq, _columns.at_ms, _columns.epoch).order_by(_columns.seq.desc()).limit(1)
+)
 _NEXT = Prepared(
     sa.select(*_RECORD)
     .where(_columns.seq > param("after"))
@@ -84,15 +88,19 @@ def subject(event: Event) -> WorkloadId | None:
     return None
 
 
-def last(conn: sa.Connection) -> tuple[int, int]:
-    """Sequence number and time of the newest record; zeros for an empty journal."""
-    row = _LAST.first(conn)
-    return (int(row[0]), int(row[1])) if row else (0, 0)
+def last(conn: sa.Connection) -> tuple[int, int, int]:
+    """Sequence number, time and epoch of the newest record; zeros for an empty journal."""
+    seq, at_ms, epoch = _LAST.first(conn) or (0, 0, 0)
+    return seq, at_ms, epoch
 
 
 def append(conn: sa.Connection, batch: Batch) -> None:
     """Writes a batch inside the caller's transaction, or raises StoreError."""
-    seq = _admit(conn, batch)
+    end = last(conn)
+    _check_epoch(conn, batch.epoch)
+    if batch.records and batch.records[-1].seq == end[0] and _is_there(conn, batch.records):
+        return
+    seq = _check_order(batch, end)
     if batch.records:
         _INSERT.many(conn, [_row(record) for record in batch.records])
     models.write_workloads(conn, batch.workloads, seq)
@@ -100,30 +108,40 @@ def append(conn: sa.Connection, batch: Batch) -> None:
     models.write_waits(conn, batch.waits)
     models.write_decisions(conn, batch.decisions)
     models.write_clusters(conn, batch.clusters)
-    if batch.inbox_upto:
+    if batch.inbox_upto is not None:
         facts.write(conn, facts.INBOX_UPTO, batch.inbox_upto)
 
 
-def _admit(conn: sa.Connection, batch: Batch) -> int:
-    """Refuses a batch of an engine that leads no more, or with a gap; gives its last number."""
-    epoch = facts.number(conn, facts.EPOCH)
-    if batch.epoch != epoch:
+def _check_epoch(conn: sa.Connection, epoch: int) -> None:
+    """Refuses an engine that leads no more."""
+    leading = facts.number(conn, facts.EPOCH)
+    if epoch != leading:
         raise refusal(
             "store/fenced",
-            f"an engine of epoch {batch.epoch} can't write: epoch {epoch} leads",
+            f"an engine of epoch {epoch} can't write: epoch {leading} leads",
             "this server has been replaced by another one on the same state; end it",
         )
-    seq, at_ms = last(conn)
+
+
+def _check_order(batch: Batch, end: tuple[int, int, int]) -> int:
+    """Refuses records that don't continue the journal; gives the number it then ends with."""
+    seq, at_ms, epoch = end
     for record in batch.records:
-        if record.seq != seq + 1 or record.at_ms < at_ms or record.epoch != epoch:
+        follows = record.seq == seq + 1 and record.at_ms >= at_ms
+        if not follows or not epoch <= record.epoch <= batch.epoch:
             raise refusal(
-                "store/gap",
-                f"record {record.seq} (epoch {record.epoch}, at {record.at_ms} ms) can't follow "
-                f"record {seq} (epoch {epoch}, at {at_ms} ms)",
+                "store/fenced",
+                f"record {record.seq} (at {record.at_ms} ms, epoch {record.epoch}) can't follow "
+                f"record {seq} (at {at_ms} ms, epoch {epoch}) under epoch {batch.epoch}",
                 "load the state again from the journal, and go on from there",
             )
-        seq, at_ms = record.seq, record.at_ms
+        seq, at_ms, epoch = record.seq, record.at_ms, record.epoch
     return seq
+
+
+def _is_there(conn: sa.Connection, records: Sequence[Record]) -> bool:
+    """Whether the journal ends with exactly these records."""
+    return page(conn, records[0].seq - 1, len(records)) == list(records)
 
 
 def _row(record: Record) -> Row:

@@ -8,6 +8,7 @@ last commit. Everything that goes wrong is a `StoreError` with a code.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -102,7 +103,7 @@ class Store:
         return self._writer.submit(lambda conn: inbox.put(conn, items, at_ms))
 
     def take(self, after_seq: int, limit: int = 1_000) -> list[Envelope]:
-        """Commands after an inbox position, in their order; begin with `inbox_upto`."""
+        """Commands that aren't events yet and come after a position, in their order."""
         return self._read(lambda conn: inbox.take(conn, after_seq, limit))
 
     def inbox_upto(self) -> int:
@@ -133,8 +134,9 @@ class Store:
     def append(self, batch: Batch) -> "Future[None]":
         """Writes one step of the engine in one transaction.
 
-        Fails with ``store/fenced`` if another epoch leads, ``store/gap`` if the records don't
-        continue the journal; then nothing of the batch is stored.
+        Fails with ``store/fenced`` if another epoch leads or the records don't continue the
+        journal; then nothing of the batch is stored. The batch that was appended last may be
+        sent again, which changes nothing.
         """
         return self._writer.submit(lambda conn: journal.append(conn, batch))
 
@@ -165,10 +167,13 @@ class Store:
 
     # Images
 
-    def save_image(self, seq: int, schema_hash: str, data: bytes, at_ms: int) -> "Future[None]":
-        """Stores the state at ``seq``; compressed by the calling thread. Two images are kept."""
+    def save_image(self, seq: int, schema_hash: str, data: bytes) -> None:
+        """Stores the state at ``seq`` and waits until it is durable. Two images are kept.
+
+        It is compressed in the calling thread, so that others' writes don't wait for that.
+        """
         packed = images.pack(data)
-        return self._writer.submit(lambda conn: images.save(conn, seq, schema_hash, packed, at_ms))
+        self._writer.submit(lambda conn: images.save(conn, seq, schema_hash, packed)).result()
 
     def load_image(self, schema_hash: str) -> tuple[int, bytes] | None:
         """The newest intact image (seq, data) made under this schema."""
@@ -217,11 +222,15 @@ class Store:
 
     def verify(self) -> list[Problem]:
         """Reads everything and says what doesn't agree: database, journal, read models, images."""
-        return self._read(lambda conn: verify(conn, self.path))
+        return self._read(lambda conn: verify(conn, self.path), snapshot=True)
 
-    def _read(self, question: Callable[[sa.Connection], T]) -> T:
+    def _read(self, question: Callable[[sa.Connection], T], *, snapshot: bool = False) -> T:
+        """Asks a question; with ``snapshot``, all its statements see the same commit."""
         try:
-            with self._reading.connect() as conn:
+            with (
+                self._reading.connect() as conn,
+                connect.one_commit(conn) if snapshot else nullcontext(),
+            ):
                 return question(conn)
         except StoreError:
             raise

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
+from stellwerk.store.connect import carry_over
 from stellwerk.store.errors import from_database, refusal
 
 T = TypeVar("T")
@@ -74,9 +75,9 @@ class Writer:
                 self._commit(conn, group)
                 written = True
             elif written:
-                self._checkpoint(conn, "PASSIVE")
+                carry_over(conn, whole=False)
                 written = False
-        self._checkpoint(conn, "TRUNCATE")
+        carry_over(conn, whole=True)
         conn.close()
 
     def _gather(self, patience: float | None) -> tuple[list[_Waiting], bool]:
@@ -113,14 +114,6 @@ class Writer:
                 future.set_result(result)
             else:
                 future.set_exception(from_database(error, self._place))
-
-    def _checkpoint(self, conn: sa.Connection, how: str) -> None:
-        """Shortens the log. What can't be carried over now (a reader, no room) stays in the log."""
-        try:
-            conn.exec_driver_sql(f"PRAGMA wal_checkpoint({how})").close()
-        except sa.exc.DBAPIError:
-            pass
-        _roll_back(conn)
 
 
 def _run_together(conn: sa.Connection, group: list[_Waiting]) -> list[_Outcome]:
