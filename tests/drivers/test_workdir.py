@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
 from stellwerk.drivers.local.workdir import make_work_directory
 
 
 class Blobs:
-    """Content by name: some of it in files, some only in memory."""
+    """Content by name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.in_memory: dict[str, bytes] = {}
 
-    def path(self, hash: str) -> str | None:
-        path = self.folder / hash
-        return str(path) if path.exists() else None
+    def path(self, name: str, /) -> Path:
+        if "?" in name:
+            raise StellwerkError.of("store/bad-hash", f"`{name}` is not the hash of a blob")
+        return self.folder / name
 
-    def get(self, hash: str) -> bytes | None:
-        path = self.folder / hash
-        return path.read_bytes() if path.exists() else self.in_memory.get(hash)
+    def put(self, name: str, data: bytes) -> None:
+        (self.folder / name).write_bytes(data)
 
-    def manifest(self, *entries: dict[str, object], v: int = 1) -> str:
-        self.in_memory["manifest"] = json.dumps({"v": v, "files": entries}).encode()
+    def manifest(self, *entries: dict[str, object]) -> str:
+        self.put("manifest", json.dumps({"v": 1, "files": entries}).encode())
         return "manifest"
 
 
@@ -41,9 +41,9 @@ def blobs(tmp_path: Path) -> Blobs:
 
 
 def test_everything_of_a_manifest_is_there(tmp_path: Path, blobs: Blobs) -> None:
-    """Files with their modes, links as they are, empty directories; content from file or memory."""
-    (blobs.folder / "h1").write_bytes(b"print(1)\n")
-    blobs.in_memory["h2"] = b"#!/bin/sh\n"
+    """Files with their modes, links as they are, empty directories."""
+    blobs.put("h1", b"print(1)\n")
+    blobs.put("h2", b"#!/bin/sh\n")
     snapshot = blobs.manifest(
         {"path": "train.py", "mode": 0o640, "size": 9, "hash": "h1"},
         {"path": "bin/go.sh", "mode": 0o755, "size": 10, "hash": "h2"},
@@ -91,7 +91,7 @@ def test_what_a_killed_attempt_left_is_made_anew(tmp_path: Path, blobs: Blobs) -
 )
 def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, blobs: Blobs, path: str) -> None:
     """Nothing is written for a manifest that names a place outside the work directory."""
-    blobs.in_memory["h"] = b"x"
+    blobs.put("h", b"x")
     snapshot = blobs.manifest({"path": path, "mode": 0o644, "size": 1, "hash": "h"})
     with pytest.raises(DriverError) as caught:
         make_work_directory(str(tmp_path / "run"), snapshot, blobs)
@@ -104,7 +104,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, blobs: Blobs, link_fi
     """A link to a directory outside and a file below it: refused, and the outside stays empty."""
     outside = tmp_path / "outside"
     outside.mkdir()
-    blobs.in_memory["h"] = b"x"
+    blobs.put("h", b"x")
     entries: list[dict[str, object]] = [
         {"path": "a", "link": str(outside)},
         {"path": "a/b", "mode": 0o644, "size": 1, "hash": "h"},
@@ -126,15 +126,16 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, blobs: Blobs, link_fi
         (b'{"v":9,"files":[]}', "snapshot/version"),
         (b'{"v":1,"files":[{"path":"a","size":1,"hash":"gone"}]}', "snapshot/missing"),
         (b'{"v":1,"files":[{"path":"a","size":3,"hash":"short"}]}', "snapshot/missing"),
+        (b'{"v":1,"files":[{"path":"a","size":3,"hash":"what?"}]}', "snapshot/damaged"),
     ],
 )
 def test_a_snapshot_that_is_not_whole_is_refused(
     tmp_path: Path, blobs: Blobs, manifest: bytes | None, code: str
 ) -> None:
     """A missing or damaged manifest, or content that isn't what it says: a final refusal each."""
-    blobs.in_memory["short"] = b"xx"
+    blobs.put("short", b"xx")
     if manifest is not None:
-        blobs.in_memory["m"] = manifest
+        blobs.put("m", manifest)
     with pytest.raises(DriverError) as caught:
         make_work_directory(str(tmp_path / "run"), "m", blobs)
     assert (caught.value.code, caught.value.final) == (code, True)
@@ -165,7 +166,7 @@ def test_any_manifest_is_made_whole_or_refused(
     base = tmp_path_factory.mktemp("any")
     (base / "blobs").mkdir()
     blobs = Blobs(base / "blobs")
-    blobs.in_memory["h"] = b"x"
+    blobs.put("h", b"x")
     work = base / "in" / "run" / "work"
     with contextlib.suppress(DriverError):
         make_work_directory(str(work.parent), blobs.manifest(*entries), blobs)
@@ -173,4 +174,4 @@ def test_any_manifest_is_made_whole_or_refused(
     if work.exists():
         assert all(os.path.lexists(work / str(entry["path"])) for entry in entries)
     found = sorted(str(path.relative_to(base)) for path in base.glob("*/*"))
-    assert found in ([], ["in/run"])
+    assert found in (["blobs/h", "blobs/manifest"], ["blobs/h", "blobs/manifest", "in/run"])

@@ -9,10 +9,12 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
 
 MANIFEST_VERSION = 1
@@ -22,14 +24,10 @@ _CHUNK_BYTES = 1 << 30
 
 
 class BlobReader(Protocol):
-    """Where content is found by its hash."""
+    """Where content is found by its hash: a blob store, of which only this is needed here."""
 
-    def path(self, hash: str) -> str | None:
-        """The file that holds this content as it is, or None if there is no such file."""
-        ...
-
-    def get(self, hash: str) -> bytes | None:
-        """The content, or None if it isn't there."""
+    def path(self, name: str, /) -> Path:
+        """The file of a hash, there or not; raises StellwerkError for what is no hash."""
         ...
 
 
@@ -53,11 +51,16 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def read_manifest(snapshot: str, blobs: BlobReader) -> Manifest:
     """Reads and checks the manifest of a snapshot; raises DriverError if it can't be used."""
-    data = blobs.get(snapshot)
-    if data is None:
-        raise _refusal("snapshot/missing", f"snapshot {snapshot[:12]} isn't in the blob store")
     try:
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(blobs.path(snapshot).read_bytes(), type=Manifest)
+    except FileNotFoundError as error:
+        message = f"snapshot {snapshot[:12]} isn't in the blob store"
+        raise _refusal("snapshot/missing", message) from error
+    except StellwerkError as error:
+        raise _refusal("snapshot/missing", error.problems[0].message) from error
+    except OSError as error:
+        message = f"snapshot {snapshot[:12]} can't be read: {error.strerror}"
+        raise _refusal("snapshot/missing", message) from error
     except msgspec.DecodeError as error:
         message = f"snapshot {snapshot[:12]} is no manifest: {error}"
         raise _refusal("snapshot/damaged", message) from error
@@ -95,6 +98,9 @@ def make_work_directory(run_directory: str, snapshot: str, blobs: BlobReader) ->
         code = "snapshot/disk-full" if full else "snapshot/not-written"
         message = f"the work directory {work} can't be made: {error.strerror} ({error.filename})"
         raise _refusal(code, message) from error
+    except StellwerkError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise _refusal("snapshot/damaged", error.problems[0].message) from error
     except DriverError:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -133,8 +139,7 @@ def _write(path: str, entry: Entry, blobs: BlobReader) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     target = os.open(path, flags, 0o600)
     try:
-        source = blobs.path(entry.hash)
-        size = _copy(source, target) if source else _put(blobs.get(entry.hash), target)
+        size = _copy(blobs.path(entry.hash), target)
         if size != entry.size:
             found = "isn't in the blob store" if size is None else f"has {size} bytes"
             message = f"{entry.path} ({entry.hash[:12]}, {entry.size} bytes) {found}"
@@ -144,7 +149,7 @@ def _write(path: str, entry: Entry, blobs: BlobReader) -> None:
         os.close(target)
 
 
-def _copy(source: str, target: int) -> int | None:
+def _copy(source: Path, target: int) -> int | None:
     """Copies inside the kernel, which shares the blocks where the file system can."""
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
@@ -169,14 +174,6 @@ def _copy(source: str, target: int) -> int | None:
         return os.fstat(target).st_size
     finally:
         os.close(descriptor)
-
-
-def _put(data: bytes | None, target: int) -> int | None:
-    if data is None:
-        return None
-    with open(target, "wb", closefd=False) as to:
-        to.write(data)
-    return len(data)
 
 
 def _is_inside(path: str) -> bool:

@@ -60,6 +60,7 @@ class SimulatedPlace:
         self.epoch = 0
         self.down: dict[str, bool] = {}
         self._boots: dict[str, int] = {}
+        self._forgotten: dict[RunId, int] = {}
         self._watchers: list[Watcher] = []
 
     # what a driver asks for
@@ -86,6 +87,9 @@ class SimulatedPlace:
             self._check_generation(known, order.generation)
             self._tell(known)
             return
+        if self._forgotten.get(order.run, -1) >= order.generation:
+            message = f"{order.run} was here and has been forgotten"
+            raise DriverError("runtime/forgotten", message, final=True)
         behaviour = self.script(order)
         if behaviour.refused:
             raise DriverError(behaviour.refused, "the place refused the run", final=True)
@@ -147,6 +151,7 @@ class SimulatedPlace:
         if run.phase != "Ended":
             raise DriverError("runtime/still-running", f"{run_id} is not over", final=True)
         del self.runs[run_id]
+        self._forgotten[run_id] = run.order.generation
 
     def read_log(
         self, run_id: RunId, stream: LogStream, rank: int, offset: int, limit: int

@@ -1,0 +1,103 @@
+"""From orders to the runtime's words, and from the runtime's words to reports. Pure.
+
+The runtime's fields are described in `docs/runtime.md`; what an older or newer runtime leaves out
+or adds must not stop a report, so everything here has a default.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reports import Inventory, RunReport
+from stellwerk.core.model.workload import RunEnd, RunPhase
+from stellwerk.drivers.base import StartOrder
+
+JSONObject = Mapping[str, Any]
+
+SPEC_VERSION = 1
+PHASES: dict[str, RunPhase] = {
+    "starting": "Starting",
+    "setting_up": "SettingUp",
+    "running": "Running",
+    "stopping": "Stopping",
+    "ended": "Ended",
+}
+
+
+def spec_of(order: StartOrder) -> dict[str, Any]:
+    """The runtime's spec for an order, without the values of secrets."""
+    return {
+        "v": SPEC_VERSION,
+        "run": order.run,
+        "generation": order.generation,
+        "epoch": order.epoch,
+        "workload": order.workload,
+        "name": order.name,
+        "project": order.project,
+        "script": None if order.argv else order.script,
+        "argv": list(order.argv) or None,
+        "setup": order.setup or None,
+        "setup_key": order.setup_key or None,
+        "setup_env": order.setup_env,
+        "cwd": order.cwd or None,
+        "checkpoint_dir": order.checkpoint_dir or None,
+        "output_dir": order.output_dir or None,
+        "env": order.env,
+        "inherit_env": order.inherit_env,
+        "shell": order.shell,
+        "ranks": [{"rank": rank.rank, "env": rank.env} for rank in order.ranks],
+        "grace_ms": order.grace_ms,
+        "term_signals": [[number, lead_ms] for number, lead_ms in order.term_signals],
+        "recover_on_exit_codes": list(order.recover_on_exit_codes),
+        "time_limit_ms": order.time_limit_ms or None,
+        "window_end_in_ms": None,
+        "log_limit_bytes": order.log_limit_bytes,
+    }
+
+
+def report_of(cluster: str, said: JSONObject) -> RunReport:
+    """What the runtime says of a run, as a report."""
+    ended = said.get("ended")
+    status = said.get("status") or {}
+    return RunReport(
+        cluster=cluster,
+        run=RunId(str(said["run"])),
+        generation=_number(said.get("generation")),
+        phase="Ended" if ended else PHASES.get(str(said.get("state")), "Starting"),
+        end=end_of(ended) if ended else None,
+        at_ms=_number((ended or {}).get("ended_at_ms") or status.get("at_ms")),
+    )
+
+
+def inventory_of(cluster: str, runs: list[JSONObject]) -> Inventory:
+    """All runs of a machine, by name."""
+    reports = (report_of(cluster, said) for said in runs)
+    return Inventory(cluster, tuple(sorted(reports, key=lambda report: report.run)))
+
+
+def end_of(ended: JSONObject) -> RunEnd:
+    """How a run ended, from the record that the runtime wrote."""
+    ranks = ended.get("ranks") or {}
+    return RunEnd(
+        how=str(ended.get("how", "unknown")),
+        code=_optional_number(ended.get("code")),
+        signal=_optional_number(ended.get("signal")),
+        rank=_number(ended.get("rank")),
+        ranks={str(rank): _number(code) for rank, code in ranks.items() if int(rank) >= 0},
+        put_back=ended.get("put_back") is True,
+        checkpointed=ended.get("checkpointed") is True,
+        started_at_ms=_number(ended.get("started_at_ms")),
+        ended_at_ms=_number(ended.get("ended_at_ms")),
+        peak_memory_bytes=_number(ended.get("peak_memory_bytes")),
+        cpu_ms=_number(ended.get("cpu_ms")),
+        message=str(ended.get("message") or ""),
+        last_lines=tuple(str(line) for line in ended.get("last_lines") or ()),
+    )
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _optional_number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
