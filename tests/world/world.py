@@ -190,7 +190,7 @@ class World:
         for cluster in CLUSTERS:
             known = tuple(r for r in (*self.alive.values(), *self.over.values())
                           if r.cluster == cluster.name)
-            inventory = rep.Inventory(cluster.name, known)
+            inventory = rep.Inventory(cluster.name, known, self.now_ms)
             for report in known:
                 self._fold(on_report(self.state, report, self.now_ms))
             unstarted, lost = missing_runs(self.state, inventory)

@@ -111,13 +111,13 @@ def missing_runs(state: State, inventory: rep.Inventory) -> tuple[list[Run], lis
 
     One that was never seen is started again with the same key, even if it has been given notice
     meanwhile: a start that is still on its way could otherwise outlive its workload. One that was
-    seen before is lost, since the place that ran it has no memory of it.
+    seen before the inventory was asked for is lost, since the place has no memory of it.
     """
     known = {(report.run, report.generation) for report in inventory.runs}
     missing = [run for run in live_runs(state, inventory.cluster)
                if (run.id, run.generation) not in known]
     return ([run for run in missing if not run.started_ms],
-            [run for run in missing if run.started_ms])
+            [run for run in missing if 0 < run.started_ms < inventory.at_ms])
 
 
 def _live(state: State, run: RunId, generation: int) -> Run | None:

@@ -43,6 +43,8 @@ IMAGE_EVERY = 20_000
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 10.0
 ENGINE = "engine"
+WAIT_FOR = ("store/full", "store/io", "store/locked")
+"""What a write can wait out; with any other refusal this engine must not go on."""
 
 
 class Status(Struct, frozen=True):
@@ -123,10 +125,12 @@ class Engine:
         return self.state.seq
 
     async def load(self) -> None:
-        """Brings the state back from image and journal and becomes the leader."""
+        """Becomes the leader, so that nobody else writes, then brings the state back."""
+        epoch = await asyncio.to_thread(self.store.raise_epoch, CORE_VERSION)
         self.state, self._image_seq = await asyncio.to_thread(load_state, self.store)
         self._viewer = Viewer(self.state)
-        epoch = await asyncio.to_thread(self.store.raise_epoch, CORE_VERSION)
+        self._inbox_seq = await asyncio.to_thread(self.store.inbox_upto)
+        self.state.epoch = epoch
         happened = _Happened()
         self._fold(happened, [ev.LeaderChanged(epoch, CORE_VERSION)], ENGINE)
         await self._commit(happened)
@@ -236,7 +240,7 @@ class Engine:
             try:
                 await asyncio.wrap_future(self.store.append(batch))
             except StoreError as error:
-                if error.code == "store/fenced":
+                if error.code not in WAIT_FOR:
                     raise
                 log.error("cannot write the journal, trying again: %s", error)  # noqa: TRY400
                 await asyncio.sleep(delay)
@@ -262,7 +266,7 @@ class Engine:
                     continue
         return Batch(
             epoch=self.state.epoch, records=tuple(happened.records),
-            inbox_upto=happened.inbox_upto, workloads=self.state.drain_touched(), shapes=shapes,
+            inbox_upto=self._inbox_seq, workloads=self.state.drain_touched(), shapes=shapes,
             waits=tuple(waits), decisions=tuple(happened.decisions), clusters=tuple(clusters))
 
     async def _save_image(self) -> None:
@@ -271,7 +275,8 @@ class Engine:
         self._image_seq = image.seq
 
         def save() -> None:
-            self.store.save_image(image.seq, IMAGE_SCHEMA, msgspec.json.encode(image))
+            self.store.save_image(
+                image.seq, IMAGE_SCHEMA, msgspec.json.encode(image), self._clock.now_ms()).result()
 
         try:
             await asyncio.to_thread(save)

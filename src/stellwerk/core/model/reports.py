@@ -37,10 +37,15 @@ class StartRefused(Struct, frozen=True, tag="start-refused"):
 
 
 class Inventory(Struct, frozen=True, tag="inventory"):
-    """All runs a driver knows of after (re)connecting: what is planned but absent never started."""
+    """All runs that a place knows of, told after (re)connecting.
+
+    ``at_ms`` is when it was asked for, by the control plane's clock: a run that was seen before
+    that and isn't listed is lost. With 0 nothing follows from what isn't listed.
+    """
 
     cluster: str
     runs: tuple[RunReport, ...]
+    at_ms: int = 0
 
 
 class Reachability(Struct, frozen=True, tag="reachability"):

@@ -89,7 +89,7 @@ class Link:
 
         self._listeners[listener] = self.place.watch(report)
         self.report(listener, ClusterReport(self.place.facts()), may_be_lost=False)
-        inventory = Inventory(self.cluster, self.place.listing())
+        inventory = Inventory(self.cluster, self.place.listing(), self.clock.now_ms)
         self.report(listener, inventory, may_be_lost=False)
 
     def disconnect(self, listener: Listener) -> None:
