@@ -28,7 +28,7 @@ def lint_imports(folder: Path) -> tuple[str, dict[str, str]]:
     """Checks the sources under `folder`; gives the report, and KEPT or BROKEN per contract."""
     command = [sys.executable, "-c", LINT_IMPORTS, "--no-cache", "--no-logo"]
     done = subprocess.run(
-        [*command, "--config", str(folder / "pyproject.toml")],
+        [*command, str(folder / "pyproject.toml")],
         cwd=folder,
         env={"PYTHONPATH": str(folder / "src"), "COLUMNS": "400", "HOME": str(folder)},
         capture_output=True,
