@@ -1,0 +1,1 @@
+"""One verb each, loaded when it is called."""

@@ -1,0 +1,165 @@
+"""The verbs that change a workload's course: cancel, hold, release, prio, lost."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
+from stellwerk.cli.output import Output, list_options, narrate, write_list
+from stellwerk.cli.render.phases import phase_cell
+from stellwerk.cli.render.table import Column
+from stellwerk.cli.session import chosen_names, connect
+from stellwerk.cli.terminal import Narrator
+from stellwerk.client.wire import Changed
+from stellwerk.core.model.errors import StellwerkError
+
+LIVE = "Pending Held Starting Dispatched SettingUp Running Stopping"
+COLUMNS: list[Column[Changed]] = [
+    Column("name", "NAME", lambda changed: changed.name),
+    Column("id", "ID", lambda changed: changed.id, wide=True),
+    Column("phase", "WAS", lambda changed: phase_cell(changed.phase)),
+]
+
+
+def _which(command: Any) -> Any:
+    """Names, labels or all."""
+    for decorator in reversed(
+        [
+            click.argument("names", nargs=-1, metavar="[NAME]..."),
+            click.option(
+                "-l",
+                "--label",
+                "labels",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="All live workloads with this label.",
+            ),
+            click.option("--all", "everything", is_flag=True, help="All of them."),
+        ]
+    ):
+        command = decorator(command)
+    return command
+
+
+@click.command("cancel", epilog="Example: stw cancel digits   stw cancel -l sweep=lr --now")
+@_which
+@click.option("--now", is_flag=True, help="Kill at once, without notice and grace.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask before cancelling all.")
+@list_options
+def cancel(
+    names: tuple[str, ...],
+    labels: tuple[str, ...],
+    everything: bool,
+    now: bool,
+    yes: bool,
+    output: Output,
+) -> None:
+    """End workloads: a waiting one at once, a running one by notice and grace."""
+    client = connect()
+    chosen = chosen_names(client, names, labels, everything=everything, phases=LIVE)
+    if everything and chosen and not yes:
+        _confirm(len(chosen))
+    _each(chosen, lambda name: client.cancel(name, now=now), output, "asked to end")
+
+
+@click.command("hold", epilog="Example: stw hold digits")
+@_which
+@list_options
+def hold(names: tuple[str, ...], labels: tuple[str, ...], everything: bool, output: Output) -> None:
+    """Keep waiting workloads from starting, until `stw release`."""
+    client = connect()
+    chosen = chosen_names(client, names, labels, everything=everything, phases="Pending")
+    _each(chosen, client.hold, output, "held back")
+
+
+@click.command("release", epilog="Example: stw release digits")
+@_which
+@list_options
+def release(
+    names: tuple[str, ...], labels: tuple[str, ...], everything: bool, output: Output
+) -> None:
+    """Let held workloads start."""
+    client = connect()
+    chosen = chosen_names(client, names, labels, everything=everything, phases="Held")
+    _each(chosen, client.release, output, "released")
+
+
+@click.command(
+    "prio",
+    epilog="Example: stw prio 10 digits   stw prio -- -5 sweep-1 sweep-2",
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("priority", type=click.IntRange(-1000, 1000))
+@_which
+@list_options
+def prio(
+    priority: int,
+    names: tuple[str, ...],
+    labels: tuple[str, ...],
+    everything: bool,
+    output: Output,
+) -> None:
+    """Give waiting workloads another priority (-1000 to 1000, higher goes first)."""
+    client = connect()
+    chosen = chosen_names(client, names, labels, everything=everything, phases="Pending Held")
+    _each(
+        chosen,
+        lambda name: client.set_priority(name, priority),
+        output,
+        f"given priority {priority}",
+    )
+
+
+@click.command("lost", epilog="Example: stw lost digits")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@list_options
+def lost(names: tuple[str, ...], yes: bool, output: Output) -> None:
+    """Say that the runs of workloads on unreachable machines are over.
+
+    Only then are they started elsewhere. If a machine is merely cut off, its job would run twice.
+    """
+    client = connect()
+    if not yes:
+        _confirm(len(names), "give up runs whose machines may only be cut off")
+    _each(names, client.declare_lost, output, "given up")
+
+
+def _confirm(count: int, what: str = "cancel") -> None:
+    narrator = Narrator()
+    if not (sys.stdin.isatty() and narrator.terminal.is_tty):
+        raise usage("usage/confirm", f"{what}: {count} workloads, without being asked", "add --yes")
+    if narrator.ask(f"{what}: {count} workloads?", {"n": "no", "y": "yes"}) != "y":
+        raise StopError(1)
+
+
+def _each(
+    names: Sequence[str],
+    change: Callable[[str], Changed],
+    output: Output,
+    done: str,
+) -> None:
+    """Does it for each, tells every refusal, and ends with the code of the first one."""
+    changed: list[Changed] = []
+    code = 0
+    narrator = Narrator()
+    for name in names:
+        try:
+            changed.append(change(name))
+        except StellwerkError as error:
+            code = code or exit_code_of(error)
+            for line in lines_of(error):
+                narrator.insist(line)
+    if output.for_people:
+        for one in changed:
+            narrate(f"{one.name} {done}")
+        if not names:
+            narrate("there is no such workload; stw ps -A lists all")
+        elif changed:
+            narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")
+    else:
+        write_list(changed, COLUMNS, output, name=lambda one: one.name)
+    if code:
+        raise StopError(code)

@@ -1,0 +1,128 @@
+"""`stw server`: starts, stops and looks at the server. Jobs outlive it."""
+
+import os
+import time
+
+import click
+
+from stellwerk.cli.errors import UNREACHABLE, CommandError, StopError
+from stellwerk.cli.output import Output, narrate, one_options, write_data, write_one
+from stellwerk.cli.render.units import duration, plural
+from stellwerk.cli.session import connect
+from stellwerk.client.connection import UnreachableError, answers
+from stellwerk.client.launch import tail
+from stellwerk.client.wire import ServerStatus
+
+STOP_WITHIN_S = 15.0
+POLL_S = 0.01
+
+
+@click.group("server", epilog="Example: stw server status -o json")
+def command() -> None:
+    """Start, stop or look at the server. Other commands start it when they need it."""
+
+
+@command.command("start")
+@one_options
+def start(output: Output) -> None:
+    """Start the server, if it isn't running."""
+    client = connect()
+    started = client.ensure_server()
+    status = client.server_status()
+    if output.for_people:
+        narrate(f"{'started' if started else 'already running'}, pid {status.pid}")
+        narrate("next: stw run task.yaml")
+    else:
+        write_one(status, [], output, name=str(status.pid))
+
+
+@command.command("stop")
+def stop() -> None:
+    """Stop the server. Jobs go on, and are found again by the next server."""
+    client = connect(start=False)
+    socket = client.transport.path
+    if not answers(socket):
+        narrate("the server isn't running")
+        return
+    status = client.server_status()
+    client.stop_server()
+    client.close()
+    deadline = time.monotonic() + STOP_WITHIN_S
+    while answers(socket) or _lives(status.pid):
+        if time.monotonic() > deadline:
+            raise CommandError(
+                "server/stop",
+                f"the server (pid {status.pid}) still runs after {STOP_WITHIN_S:g} s",
+                "see what it does: stw server logs",
+            )
+        time.sleep(POLL_S)
+    running = plural(status.running, "job")
+    narrate(f"stopped (pid {status.pid})" + (f"; {running} go on" if status.running else ""))
+
+
+@command.command("status")
+@one_options
+def status(output: Output) -> None:
+    """Say whether the server runs. Exit code 6 if it doesn't."""
+    client = connect(start=False)
+    try:
+        found = client.server_status()
+    except UnreachableError as error:
+        if output.for_people:
+            raise
+        write_data({"running": False, "pid": None, "problem": str(error)}, output.format)
+        raise StopError(UNREACHABLE) from error
+    if output.for_people or output.format == "name":
+        write_one(found, _lines(found), output, name=str(found.pid))
+    else:
+        import msgspec
+
+        write_data({"running": True, **msgspec.to_builtins(found)}, output.format)
+
+
+@command.command("logs")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it grows.")
+@click.option("-n", "--lines", default=50, help="How many of the last lines.")
+def logs(follow: bool, lines: int) -> None:
+    """Print what the server has to say."""
+    client = connect(start=False)
+    path = client.settings.server_log
+    if not os.path.exists(path):
+        raise CommandError("server/no-log", f"there is no {path}", "stw server start", exit_code=3)
+    for line in tail(path, lines):
+        click.echo(line)
+    if follow:
+        _follow(path)
+
+
+def _follow(path: str) -> None:
+    with open(path, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        while True:
+            if data := file.read():
+                click.echo(data, nl=False)
+            elif os.stat(path).st_ino != os.fstat(file.fileno()).st_ino:
+                return _follow(path)
+            else:
+                time.sleep(0.2)
+
+
+def _lines(status: ServerStatus) -> list[str]:
+    return [
+        f"running, pid {status.pid}, version {status.version}",
+        f"  since      {duration(status.uptime_ms)}",
+        f"  workloads  {status.live} live: {status.running} running, {status.pending} waiting",
+        f"  clusters   {', '.join(status.clusters) or 'none yet'}",
+        f"  journal    {status.seq} records, epoch {status.epoch}",
+        f"  state      {status.home}",
+        f"  socket     {status.socket}",
+    ]
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process still runs; one that only waits to be collected doesn't."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,29 @@
+"""`stw show`: everything about one workload."""
+
+import click
+
+from stellwerk.cli.output import Output, narrate, one_options, write_one
+from stellwerk.cli.render.show import lines_of
+from stellwerk.cli.session import connect, now_ms
+from stellwerk.client.wire import Show
+
+
+@click.command("show", epilog="Example: stw show digits -o json")
+@click.argument("name")
+@one_options
+def command(name: str, output: Output) -> None:
+    """Show a workload: how it is, why, its runs, its files, its timeline."""
+    show = connect().get(name)
+    write_one(show, lines_of(show, output.terminal(), now_ms()), output, name=show.name)
+    if output.for_people:
+        narrate(f"next: {_next(show)}")
+
+
+def _next(show: Show) -> str:
+    if show.phase in {"Pending", "Held"}:
+        return f"stw explain {show.name}"
+    if not show.ended:
+        return f"stw logs -f {show.name}"
+    if show.phase == "Succeeded":
+        return f"stw ls {show.name} outputs:   or: stw logs {show.name}"
+    return f"stw logs {show.name}   or, once it is mended: stw rerun {show.name}"

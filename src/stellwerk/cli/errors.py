@@ -1,0 +1,121 @@
+"""Turns whatever went wrong into lines for a person and an exit code; never a traceback.
+
+`STW_DEBUG=1` shows the traceback as well.
+"""
+
+import os
+import sys
+
+import click
+
+from stellwerk.core.model.errors import Problem, SpecError, StellwerkError
+
+OK, FAILED, USAGE, NOT_FOUND, NOT_ALLOWED, CHANGED, UNREACHABLE = range(7)
+STILL_WAITING = 8
+OURS = 125
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class StopError(Exception):
+    """Ends the command with an exit code; everything has been said already."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class CommandError(StellwerkError):
+    """Something that the command line itself refuses, with its exit code."""
+
+    def __init__(self, code: str, message: str, help: str = "", *, exit_code: int = FAILED) -> None:
+        super().__init__([Problem(code, message, help)])
+        self.exit_code = exit_code
+
+
+def usage(code: str, message: str, help: str = "") -> CommandError:
+    """A wrong argument."""
+    return CommandError(code, message, help, exit_code=USAGE)
+
+
+def exit_code_of(error: StellwerkError) -> int:
+    """The exit code that an error carries, or the one of its kind."""
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int):
+        return code
+    if isinstance(error, SpecError):
+        return USAGE
+    return USAGE if error.problems[0].code.split("/")[0] in _USAGE_FAMILIES else FAILED
+
+
+_USAGE_FAMILIES = ("spec", "submit", "place", "workdir", "config", "usage")
+
+
+def report(error: BaseException) -> int:
+    """Says what happened on stderr and gives the exit code."""
+    if os.environ.get("STW_DEBUG") and not isinstance(error, StopError | click.exceptions.Exit):
+        import traceback
+
+        traceback.print_exception(error)
+    match error:
+        case StopError():
+            return error.code
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else FAILED
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.UsageError():
+            _say([_usage_line(error)])
+            return USAGE
+        case click.ClickException():
+            _say([f"error[usage/file]  {error.format_message()}"])
+            return USAGE
+        case click.Abort() | KeyboardInterrupt():
+            _say(["interrupted"])
+            return INTERRUPTED
+        case BrokenPipeError():
+            # Whoever read our output has seen enough; the interpreter must not try to flush again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return BROKEN_PIPE
+        case StellwerkError():
+            _say(lines_of(error))
+            return exit_code_of(error)
+        case _:
+            _say([_unforeseen(error)])
+            return FAILED
+
+
+def lines_of(error: StellwerkError) -> list[str]:
+    """Every problem on its line."""
+    return [str(problem) for problem in error.problems]
+
+
+def _usage_line(error: click.UsageError) -> str:
+    hint = getattr(error, "hint", "")
+    if not hint and isinstance(error, click.NoSuchOption) and error.possibilities:
+        hint = f"did you mean `{error.possibilities[0]}`?"
+    if not hint and error.ctx is not None:
+        hint = f"{error.ctx.command_path} --help"
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        message = f"there is no option `{error.option_name}`"
+    message = message[:1].lower() + message[1:]
+    return f"error[usage]  {message}   help: {hint}" if hint else f"error[usage]  {message}"
+
+
+def _unforeseen(error: BaseException) -> str:
+    kind = type(error).__name__
+    said = " ".join(str(error).split())[:300]
+    if isinstance(error, OSError):
+        return f"error[system]  {said or kind}   help: STW_DEBUG=1 shows where"
+    return f"error[internal]  {kind}: {said}   help: STW_DEBUG=1 shows where; please report it"
+
+
+def _say(lines: list[str]) -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Nobody reads the output any more; the error still is worth its lines.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for line in lines:
+        print(line, file=sys.stderr)

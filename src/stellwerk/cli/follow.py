@@ -1,0 +1,181 @@
+"""Follows a workload from its submission to its end, and returns the job's own exit code.
+
+The job's output goes to stdout as raw bytes, across all of its runs; what happens to it is told on
+stderr, one line per change. Ctrl-C never ends a job by itself: on a terminal it asks, elsewhere it
+detaches and says so.
+"""
+
+import sys
+import threading
+
+from stellwerk.cli.errors import INTERRUPTED, OURS
+from stellwerk.cli.render.ending import ending
+from stellwerk.cli.render.phases import doing
+from stellwerk.cli.render.reasons import in_a_row
+from stellwerk.cli.render.units import duration
+from stellwerk.cli.session import now_ms
+from stellwerk.cli.terminal import Narrator
+from stellwerk.client.api import Client
+from stellwerk.client.wire import Show
+from stellwerk.core.model.errors import StellwerkError
+
+LOOK_AGAIN_S = 1.0
+SIGNAL_BASE = 128
+
+
+def follow(client: Client, id: str, narrator: Narrator, *, tell_start: bool = True) -> int:
+    """Follows until the end; returns the job's code, 125 for a failure of ours, 0 if detached."""
+    watcher = _Watcher(Client(client.transport.path, settings=client.settings), id, narrator)
+    if tell_start:
+        watcher.start()
+    offset = 0
+    while True:
+        reader = client.log_reader(id, run="all", stream="all", follow=True, offset=offset)
+        try:
+            for chunk in reader:
+                narrator.data(chunk)
+            watcher.stop()
+            return _tell_end(client, id, narrator)
+        except KeyboardInterrupt:
+            offset = reader.offset
+            code = _interrupted(client, id, narrator, watcher)
+            if code is not None:
+                watcher.stop()
+                return code
+
+
+def job_code(show: Show) -> int:
+    """The exit code of a finished workload, as a shell tells it."""
+    if show.phase == "Succeeded":
+        return 0
+    if show.phase == "Cancelled":
+        return show.exit_code or INTERRUPTED
+    return show.exit_code or 1
+
+
+def _tell_end(client: Client, id: str, narrator: Narrator) -> int:
+    show = client.get(id)
+    lines = ending(show)
+    style = "good" if show.phase == "Succeeded" else "bad"
+    for i, line in enumerate(lines):
+        (narrator.insist if show.phase == "Failed" else narrator.say)(line, "" if i else style)
+    return job_code(show)
+
+
+def _interrupted(client: Client, id: str, narrator: Narrator, watcher: "_Watcher") -> int | None:
+    """What Ctrl-C means: None to go on following, else the exit code."""
+    watcher.pause()
+    try:
+        name = client.get(id).name
+        if sys.stdin.isatty() and narrator.terminal.is_tty:
+            answer = narrator.ask(
+                f"{name} goes on.",
+                {"d": "detach", "c": "cancel it", "f": "keep following"},
+            )
+        else:
+            answer = "d"
+        if answer == "f":
+            return None
+        if answer == "c":
+            client.cancel(id)
+            narrator.say(f"{name} is asked to end; Ctrl-C again detaches")
+            return None
+        narrator.insist(f"{name} goes on; to follow it again: stw logs -f {name}")
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        narrator.insist(f"it goes on; to follow it again: stw logs -f {id}")
+        return INTERRUPTED
+    except StellwerkError as error:
+        narrator.insist(str(error))
+        return OURS
+    finally:
+        watcher.resume()
+
+
+class _Watcher:
+    """Tells each change of phase, in a thread of its own with a connection of its own."""
+
+    def __init__(self, client: Client, id: str, narrator: Narrator) -> None:
+        self._client = client
+        self._id = id
+        self._narrator = narrator
+        self._over = threading.Event()
+        self._running = threading.Event()
+        self._running.set()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._told: tuple[str, int, str] = ("", 0, "")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Says no more; returns once nothing is being said."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=LOOK_AGAIN_S)
+        self._client.close()
+        self._narrator.end()
+
+    def pause(self) -> None:
+        self._running.clear()
+
+    def resume(self) -> None:
+        self._running.set()
+
+    def _watch(self) -> None:
+        """Looks once for each change that the server tells, and now and then for the clock."""
+        changed = threading.Event()
+        threading.Thread(target=self._listen, args=(changed,), daemon=True).start()
+        while not self._over.is_set():
+            changed.clear()
+            try:
+                show = self._client.get(self._id)
+            except StellwerkError:
+                # The server is being replaced; the reader of the log brings it back or gives up.
+                self._over.wait(LOOK_AGAIN_S)
+                continue
+            if self._over.is_set() or show.ended:
+                return
+            self._running.wait()
+            self._tell(show)
+            changed.wait(LOOK_AGAIN_S)
+
+    def _listen(self, changed: threading.Event) -> None:
+        try:
+            for _ in self._client.events(follow=True, workload=self._id):
+                changed.set()
+                if self._over.is_set():
+                    return
+        except StellwerkError:
+            changed.set()
+
+    def _tell(self, show: Show) -> None:
+        number = show.runs[-1].number if show.runs else 0
+        why = in_a_row(show.reasons) if show.phase in {"Pending", "Held"} else ""
+        state = (show.phase, number, why)
+        waiting_shortly = show.phase == "Pending" and now_ms() - show.submitted_ms < 300
+        if state != self._told and not waiting_shortly:
+            self._told = state
+            self._narrator.say(phase_line(show))
+        self._narrator.progress(_progress(show))
+
+
+def phase_line(show: Show) -> str:
+    """`waiting: …`, `running on laptop`, `setting up on laptop (run 2)`."""
+    if show.phase in {"Pending", "Held"}:
+        return f"{doing(show.phase)}: {in_a_row(show.reasons) or 'no reason recorded'}"
+    run = show.runs[-1] if show.runs else None
+    where = f" on {run.cluster}" if run and run.cluster else ""
+    again = f" (run {run.number})" if run and run.number > 1 else ""
+    return f"{doing(show.phase)}{where}{again}"
+
+
+def _progress(show: Show) -> str:
+    run = show.runs[-1] if show.runs else None
+    since = (run and (run.running_ms or run.started_ms)) or show.submitted_ms
+    metrics = [
+        f"{name} {metric['last']:.4g}"
+        for name, metric in list(show.metrics.items())[:3]
+        if isinstance(metric.get("last"), int | float)
+    ]
+    return "  ".join([f"{doing(show.phase)} for {duration(now_ms() - since)}", *metrics])

@@ -1,0 +1,41 @@
+"""Says how a workload ended: where, how long, with how much memory; and of a failure, why."""
+
+from stellwerk.cli.render.phases import doing
+from stellwerk.cli.render.reasons import in_full
+from stellwerk.cli.render.units import duration, plural, size
+from stellwerk.client.wire import RunView, Show
+
+LAST_LINES = 10
+
+
+def ending(show: Show) -> list[str]:
+    """The lines after the output."""
+    run = show.runs[-1] if show.runs else None
+    lines = [" ".join([show.name, doing(show.phase), *_where(run)]) + _numbers(show, run)]
+    if show.phase != "Succeeded":
+        lines += in_full(show.reasons or ([run.reason] if run and run.reason else []))
+    if show.phase == "Failed" and run and run.end and run.end.last_lines:
+        lines.append("  last lines:")
+        lines += [f"  | {line}" for line in run.end.last_lines[-LAST_LINES:]]
+    lines.append(f"  details: stw show {show.name}   files: stw ls {show.name}")
+    return lines
+
+
+def _where(run: RunView | None) -> list[str]:
+    return ["on", run.cluster] if run and run.cluster else []
+
+
+def _numbers(show: Show, run: RunView | None) -> str:
+    parts = []
+    if run and run.started_ms and (run.ended_ms or show.ended_ms):
+        parts.append(f"ran {duration((run.ended_ms or show.ended_ms or 0) - run.started_ms)}")
+    first = show.runs[0].started_ms if show.runs else None
+    if first and first - show.submitted_ms >= 1000:
+        parts.append(f"waited {duration(first - show.submitted_ms)}")
+    if len(show.runs) > 1:
+        parts.append(plural(len(show.runs), "run"))
+    if run and run.end and run.end.peak_memory_bytes:
+        parts.append(f"peak memory {size(run.end.peak_memory_bytes)}")
+    if show.exit_code is not None:
+        parts.append(f"exit {show.exit_code}")
+    return ": " + ", ".join(parts) if parts else ""

@@ -1,0 +1,133 @@
+"""Everything about one workload, from the answer to "is it well?" down to its timeline."""
+
+from typing import Any
+
+from stellwerk.cli.render.phases import STYLES
+from stellwerk.cli.render.reasons import in_full
+from stellwerk.cli.render.table import Column, table
+from stellwerk.cli.render.units import age, clock, duration, plural, size
+from stellwerk.cli.terminal import Terminal
+from stellwerk.client.wire import RunView, Show
+
+LAST_LINES = 10
+
+
+def lines_of(show: Show, terminal: Terminal, now_ms: int) -> list[str]:
+    """The whole page."""
+    phase = terminal.style(show.phase, STYLES.get(show.phase, ""))
+    head = f"{terminal.style(show.name, 'strong')}  {phase}  {show.id}"
+    lines = [head, *(f"  {label:<12}{text}" for label, text in _facts(show, now_ms) if text)]
+    if show.reasons:
+        lines += ["", *in_full(show.reasons)]
+    if show.runs:
+        lines += ["", *_runs(show.runs, terminal, now_ms)]
+    lines += _last_lines(show)
+    if show.metrics:
+        lines += ["", *_metrics(show.metrics, terminal, now_ms)]
+    if show.timeline:
+        lines += ["", *(f"  {clock(m.at_ms, now_ms)}  {m.what}" for m in show.timeline)]
+    return lines
+
+
+def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
+    snapshot = show.snapshot
+    code = ""
+    if snapshot:
+        code = f"{plural(snapshot.files, 'file')}, {size(snapshot.bytes)}"
+        if snapshot.commit:
+            code += f", commit {snapshot.commit[:12]}{' with changes' if snapshot.dirty else ''}"
+    place = show.position
+    return [
+        ("owner", f"{show.owner} in {show.project}" if show.project else show.owner),
+        ("wants", show.wants),
+        ("queue", f"{show.queue}, priority {show.priority}"),
+        ("place", f"#{place.place} of {place.waiting} waiting" if place and place.place else ""),
+        ("submitted", f"{clock(show.submitted_ms, now_ms)} ({age(show.submitted_ms, now_ms)} ago)"),
+        ("cluster", _where(show)),
+        ("code", code),
+        ("labels", ", ".join(f"{key}={value}" for key, value in sorted(show.labels.items()))),
+        ("outputs", show.output_dir or ""),
+        ("checkpoints", show.checkpoint_dir or ""),
+        ("decision", show.decision or ""),
+    ]
+
+
+def _where(show: Show) -> str:
+    if not show.cluster:
+        return ""
+    nodes = [node for node in show.nodes if node != show.cluster]
+    return f"{show.cluster} ({', '.join(nodes)})" if nodes else show.cluster
+
+
+def _runs(runs: list[RunView], terminal: Terminal, now_ms: int) -> list[str]:
+    columns: list[Column[RunView]] = [
+        Column("run", "RUN", lambda run: str(run.number), right=True),
+        Column("phase", "PHASE", lambda run: run.phase),
+        Column("cluster", "CLUSTER", lambda run: run.cluster),
+        Column(
+            "started",
+            "STARTED",
+            lambda run: clock(run.started_ms, now_ms) if run.started_ms else "-",
+        ),
+        Column("ran", "RAN", lambda run: _ran(run, now_ms), right=True),
+        Column("memory", "PEAK", _peak, right=True),
+        Column("cpu", "CPU", lambda run: duration(run.end.cpu_ms) if run.end else "-", right=True),
+        Column("exit", "EXIT", _exit, right=True),
+        Column("why", "HOW", _how, grows=True),
+    ]
+    return [
+        f"  {line}"
+        for line in table(columns, runs, terminal._replace(width=max(0, terminal.width - 2)))
+    ]
+
+
+def _ran(run: RunView, now_ms: int) -> str:
+    if not run.started_ms:
+        return "-"
+    return duration(max(0, (run.ended_ms or now_ms) - run.started_ms))
+
+
+def _peak(run: RunView) -> str:
+    return size(run.end.peak_memory_bytes) if run.end and run.end.peak_memory_bytes else "-"
+
+
+def _exit(run: RunView) -> str:
+    if run.end is None:
+        return "-"
+    if run.end.code is not None:
+        return str(run.end.code)
+    return f"signal {run.end.signal}" if run.end.signal is not None else "-"
+
+
+def _how(run: RunView) -> str:
+    if run.reason is not None:
+        return run.reason.sentence
+    if run.end is not None:
+        return run.end.message or run.end.how
+    if not run.reachable:
+        return "its machine can't be reached"
+    return f"notice: {run.notice}" if run.notice else ""
+
+
+def _last_lines(show: Show) -> list[str]:
+    end = show.runs[-1].end if show.runs else None
+    if show.phase != "Failed" or end is None or not end.last_lines:
+        return []
+    return ["", "  last lines:", *(f"  | {line}" for line in end.last_lines[-LAST_LINES:])]
+
+
+def _metrics(metrics: dict[str, dict[str, Any]], terminal: Terminal, now_ms: int) -> list[str]:
+    columns: list[Column[tuple[str, dict[str, Any]]]] = [
+        Column("metric", "METRIC", lambda item: item[0]),
+        Column("last", "LAST", lambda item: _number(item[1].get("last")), right=True),
+        Column("step", "STEP", lambda item: _number(item[1].get("step")), right=True),
+        Column("values", "VALUES", lambda item: _number(item[1].get("n")), right=True),
+        Column("age", "AGE", lambda item: age(item[1].get("at_ms"), now_ms), right=True),
+    ]
+    return [f"  {line}" for line in table(columns, sorted(metrics.items()), terminal)]
+
+
+def _number(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

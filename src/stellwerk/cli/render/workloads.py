@@ -1,0 +1,92 @@
+"""The columns of lists of workloads."""
+
+from collections.abc import Callable
+
+from stellwerk.cli.render.phases import phase_cell
+from stellwerk.cli.render.table import Column
+from stellwerk.cli.render.units import age, duration
+from stellwerk.client.wire import Row
+
+
+def columns(now_ms: int) -> list[Column[Row]]:
+    """What `ps` shows; identifiers, owner and queue with `wide`."""
+    return [
+        Column("name", "NAME", lambda row: row.name),
+        Column("id", "ID", lambda row: row.id, wide=True),
+        Column("owner", "OWNER", lambda row: row.owner, wide=True),
+        Column("phase", "PHASE", lambda row: phase_cell(row.phase)),
+        Column("wants", "WANTS", lambda row: row.wants or "-"),
+        Column("cluster", "CLUSTER", lambda row: row.cluster or "-"),
+        Column("nodes", "NODES", lambda row: ",".join(row.nodes) or "-", wide=True),
+        Column("queue", "QUEUE", lambda row: row.queue, wide=True),
+        Column(
+            "priority",
+            "PRIO",
+            lambda row: str(row.priority),
+            lambda row: row.priority,
+            right=True,
+            wide=True,
+        ),
+        Column(
+            "age",
+            "AGE",
+            lambda row: age(row.submitted_ms, now_ms),
+            lambda row: -row.submitted_ms,
+            right=True,
+        ),
+        Column("time", "RAN", _ran(now_ms), lambda row: ran_ms(row, now_ms), right=True),
+        Column("runs", "RUNS", lambda row: str(row.runs), lambda row: row.runs, right=True),
+        Column(
+            "exit",
+            "EXIT",
+            lambda row: "-" if row.exit_code is None else str(row.exit_code),
+            lambda row: -1 if row.exit_code is None else row.exit_code,
+            right=True,
+        ),
+        Column("why", "WHY", why, grows=True),
+    ]
+
+
+def queue_columns(now_ms: int) -> list[Column[tuple[int, Row]]]:
+    """What `queue` shows: the waiting, in their order."""
+    return [
+        Column("place", "#", lambda line: str(line[0]), lambda line: line[0], right=True),
+        Column("name", "NAME", lambda line: line[1].name),
+        Column("id", "ID", lambda line: line[1].id, wide=True),
+        Column("owner", "OWNER", lambda line: line[1].owner),
+        Column("queue", "QUEUE", lambda line: line[1].queue),
+        Column("wants", "WANTS", lambda line: line[1].wants or "-"),
+        Column(
+            "priority",
+            "PRIO",
+            lambda line: str(line[1].priority),
+            lambda line: line[1].priority,
+            right=True,
+        ),
+        Column(
+            "waited",
+            "WAITED",
+            lambda line: age(line[1].submitted_ms, now_ms),
+            lambda line: -line[1].submitted_ms,
+            right=True,
+        ),
+        Column("why", "WHY", lambda line: why(line[1]), grows=True),
+    ]
+
+
+def why(row: Row) -> str:
+    """The worst reason that holds, for what waits or failed."""
+    if row.reason is None or row.phase == "Succeeded":
+        return ""
+    if row.ended:
+        return row.reason.sentence
+    return f"{row.reason.tier}: {row.reason.sentence}"
+
+
+def ran_ms(row: Row, now_ms: int) -> int:
+    """How long the newest run has run."""
+    return max(0, (row.ended_ms or now_ms) - row.started_ms) if row.started_ms else 0
+
+
+def _ran(now_ms: int) -> Callable[[Row], str]:
+    return lambda row: duration(ran_ms(row, now_ms)) if row.started_ms else "-"

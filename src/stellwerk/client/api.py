@@ -1,0 +1,357 @@
+"""The client: each endpoint of API v1 as a method with typed answers.
+
+    client = Client()
+    work = client.submit("train.yaml", env={"EPOCHS": "3"})
+    row = client.wait(work.name)
+    print(row.phase, b"".join(client.logs(work.name)).decode())
+
+Names may be ids or unique beginnings of ids. Every method raises `ApiError` when the server
+refuses (with all problems, and the exit code of a command line), and `UnreachableError` when it
+can't be asked. Times are `*_ms` integers UTC; limits that a caller gives are seconds.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Literal, Self, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from stellwerk.client.connection import Answer, Transport, UnreachableError
+from stellwerk.client.launch import ensure_server
+from stellwerk.client.refusals import ApiError, refusal
+from stellwerk.client.streams import LogReader, Retry, follow_events
+from stellwerk.client.wire import (
+    Changed,
+    Clusters,
+    ClusterView,
+    EventRecord,
+    Events,
+    Explained,
+    ProblemReport,
+    Row,
+    Rows,
+    ServerStatus,
+    Show,
+    Stream,
+    Submission,
+    Submitted,
+    SubmittedMany,
+    Until,
+)
+from stellwerk.config import Settings, load
+from stellwerk.core.model.errors import Problem, StellwerkError
+
+T = TypeVar("T")
+PAGE = 2000
+ASK_BLOBS = 5000
+LONG_POLL_MS = 25_000
+
+
+class Client:
+    """A connection to one server, which is started when it is first needed (`start=False`: not)."""
+
+    def __init__(
+        self,
+        socket: str | None = None,
+        *,
+        start: bool = True,
+        timeout_s: float = 60.0,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = settings or load()
+        self._start = start and socket is None
+        self._ready = False
+        self.transport = Transport(socket or self.settings.socket, timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the connection; the server and its jobs go on."""
+        self.transport.close()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the server has been made sure of once."""
+        return self._ready
+
+    def ensure_server(self) -> bool:
+        """Starts the server if it isn't running; says whether it had to."""
+        self._ready = True
+        return ensure_server(self.settings) if self._start else False
+
+    # submitting
+
+    def submit(
+        self,
+        file: str | os.PathLike[str] | None = None,
+        *,
+        text: str | None = None,
+        argv: Sequence[str] | None = None,
+        name: str | None = None,
+        env: Mapping[str, str | None] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        hold: bool = False,
+        key: str = "",
+        allow_large: bool = False,
+    ) -> Submitted:
+        """Submits a task file, the text of one, or a command to run in place.
+
+        A `workdir` is packed and sent first: what is submitted is what runs. A work directory of
+        more files or bytes than the settings name needs `allow_large`.
+        """
+        prepare = import_module("stellwerk.client.prepare")
+        prepared = prepare.prepare(
+            prepare.Wish(
+                file=None if file is None else os.fspath(file),
+                text=text,
+                argv=None if argv is None else tuple(argv),
+                overrides={
+                    key: value for key, value in (("name", name), ("workdir", workdir)) if value
+                },
+                env=dict(env or {}),
+                secrets=dict(secrets or {}),
+                labels=dict(labels or {}),
+                held=hold,
+                key=key,
+                allow_large=allow_large,
+            ),
+            self.settings,
+        )
+        prepared.upload(self)
+        return self.submit_prepared(prepared.submission)
+
+    def submit_prepared(self, submission: Submission) -> Submitted:
+        """Submits what is complete already. It gets a key, so a retry doubles nothing."""
+        submission = _with_key(submission)
+        return self._post("/v1/workloads", Submitted, submission)
+
+    def submit_many(
+        self, items: Sequence[Submission] | Submission, count: int | None = None
+    ) -> SubmittedMany:
+        """Submits many in one call: a list, or `count` times the same."""
+        if isinstance(items, Submission):
+            body: object = {"item": _with_key(items), "count": 1 if count is None else count}
+        else:
+            body = {"items": [_with_key(item) for item in items]}
+        return self._post("/v1/workloads/batch", SubmittedMany, body, timeout_s=600)
+
+    def missing_blobs(self, hashes: Sequence[str]) -> Sequence[str]:
+        """Which of these contents the server doesn't have yet."""
+        missing: list[str] = []
+        for start in range(0, len(hashes), ASK_BLOBS):
+            asked = {"hashes": list(hashes[start : start + ASK_BLOBS])}
+            missing += self._post("/v1/blobs/missing", dict[str, list[str]], asked)["missing"]
+        return missing
+
+    def put_blob(self, digest: str, data: bytes) -> None:
+        """Stores content under its sha256; refused where the two don't belong together."""
+        self._send("PUT", f"/v1/blobs/{digest}", data, "application/octet-stream", timeout_s=600)
+
+    # looking
+
+    def get(self, name: str) -> Show:
+        """Everything about one workload."""
+        return self._get(f"/v1/workloads/{_part(name)}", Show)
+
+    def list(
+        self,
+        *,
+        all: bool = False,
+        phase: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        name: str | None = None,
+        owner: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[Row, ...]:
+        """Workloads, newest first; those that have ended only with `all`."""
+        query: list[tuple[str, str]] = [("all", "1" if all else "0")]
+        query += [("label", f"{key}={value}") for key, value in (labels or {}).items()]
+        query += [(k, v) for k, v in (("phase", phase), ("name", name), ("owner", owner)) if v]
+        rows: list[Row] = []
+        after: str | None = ""
+        while after is not None and (limit is None or len(rows) < limit):
+            size = PAGE if limit is None else min(PAGE, limit - len(rows))
+            paged = [*query, ("limit", str(size)), *([("after", after)] if after else [])]
+            page = self._get(f"/v1/workloads?{urlencode(paged)}", Rows)
+            rows += page.items
+            after = page.next if page.items else None
+        return tuple(rows)
+
+    def wait(self, name: str, until: Until = "ended", timeout_s: float | None = None) -> Row:
+        """Waits until a workload has ended (or runs); raises TimeoutError after `timeout_s`."""
+        import time
+
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        retry = Retry(self)
+        while True:
+            left_ms = LONG_POLL_MS
+            if deadline is not None:
+                left_ms = max(0, min(left_ms, int((deadline - time.monotonic()) * 1000)))
+            query = urlencode({"until": until, "timeout_ms": left_ms})
+            try:
+                row = self._get(f"/v1/workloads/{_part(name)}/wait?{query}", Row)
+            except UnreachableError as error:
+                retry.wait(error)
+                continue
+            retry.progressed()
+            if row.phase in _REACHED[until]:
+                return row
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"{row.name} is {row.phase} after {timeout_s:g} s")
+
+    def explain(self, name: str, run: int | None = None) -> Explained:
+        """Why a workload is where it is, or why it waits."""
+        query = "" if run is None else f"?run={run}"
+        return self._get(f"/v1/workloads/{_part(name)}/explain{query}", Explained)
+
+    def clusters(self) -> tuple[ClusterView, ...]:
+        """The fleet, with what is free."""
+        return tuple(self._get("/v1/clusters", Clusters).items)
+
+    def server_status(self) -> ServerStatus:
+        """The server that answers."""
+        return self._get("/v1/server", ServerStatus)
+
+    def logs(
+        self,
+        name: str,
+        *,
+        run: int | Literal["all"] | None = None,
+        rank: int = 0,
+        stream: Stream = "all",
+        follow: bool = False,
+        offset: int = 0,
+    ) -> Iterator[bytes]:
+        """The output as raw bytes; with `follow` as it comes, until the run has ended."""
+        return iter(
+            self.log_reader(name, run=run, rank=rank, stream=stream, follow=follow, offset=offset)
+        )
+
+    def log_reader(
+        self,
+        name: str,
+        *,
+        run: int | Literal["all"] | None = None,
+        rank: int = 0,
+        stream: Stream = "all",
+        follow: bool = False,
+        offset: int = 0,
+    ) -> LogReader:
+        """Like `logs`, and tells by `offset` how far it has come."""
+        return LogReader(self, name, run, rank, stream, follow=follow, offset=offset)
+
+    def events(
+        self, *, after: int = 0, follow: bool = False, workload: str | None = None
+    ) -> Iterator[EventRecord]:
+        """The journal from after a sequence number on; with `follow` it goes on as facts come."""
+        if follow:
+            return follow_events(self, after, workload)
+        return self._events_so_far(after, workload)
+
+    def _events_so_far(self, after: int, workload: str | None) -> Iterator[EventRecord]:
+        query = {"workload": workload} if workload else {}
+        while True:
+            target = f"/v1/events?{urlencode({**query, 'after': after, 'limit': PAGE})}"
+            page = self._get(target, Events)
+            yield from page.items
+            if len(page.items) < PAGE:
+                return
+            after = page.next
+
+    # changing course
+
+    def cancel(self, name: str, *, now: bool = False) -> Changed:
+        """Ends a workload by notice and grace; `now` leaves both out."""
+        return self._verb(name, "cancel", {"now": now})
+
+    def hold(self, name: str) -> Changed:
+        """Keeps a waiting workload from starting."""
+        return self._verb(name, "hold")
+
+    def release(self, name: str) -> Changed:
+        """Lets a held workload start."""
+        return self._verb(name, "release")
+
+    def set_priority(self, name: str, priority: int) -> Changed:
+        """Gives a waiting workload another priority (-1000 to 1000)."""
+        return self._verb(name, "priority", {"priority": priority})
+
+    def declare_lost(self, name: str) -> Changed:
+        """Says that a run on an unreachable machine is over, so that it may be replaced."""
+        return self._verb(name, "lost")
+
+    def stop_server(self) -> None:
+        """Ends the server; jobs go on and are found again by the next one."""
+        self._send("POST", "/v1/server/stop", b"{}")
+
+    # how
+
+    def _verb(self, name: str, verb: str, body: object = None) -> Changed:
+        return self._post(f"/v1/workloads/{_part(name)}/{verb}", Changed, body or {})
+
+    def _get(self, target: str, kind: type[T]) -> T:
+        return _decode(self._send("GET", target).body, kind)
+
+    def _post(self, target: str, kind: type[T], body: object, timeout_s: float | None = None) -> T:
+        data = msgspec.json.encode(body)
+        return _decode(self._send("POST", target, data, timeout_s=timeout_s).body, kind)
+
+    def _send(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_s: float | None = None,
+    ) -> Answer:
+        if not self._ready:
+            self.ensure_server()
+        answer = self.transport.request(
+            method, target, body, content_type=content_type, timeout_s=timeout_s
+        )
+        if answer.status >= 400:
+            raise refusal(answer.status, answer.body)
+        return answer
+
+
+_REACHED: dict[Until, tuple[str, ...]] = {
+    "ended": ("Succeeded", "Failed", "Cancelled"),
+    "running": ("Running", "Stopping", "Succeeded", "Failed", "Cancelled"),
+}
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        problem = Problem(
+            "server/answer",
+            f"the server's answer isn't understood: {error}",
+            "client and server may be of different versions: stw server stop, then try again",
+        )
+        raise StellwerkError([problem]) from error
+
+
+def _with_key(submission: Submission) -> Submission:
+    if submission.key:
+        return submission
+    return msgspec.structs.replace(submission, key=os.urandom(12).hex())
+
+
+def _part(name: str) -> str:
+    """A name as one part of a path: a slash or a dot in it must not become another path."""
+    if not name or name in {".", ".."}:
+        raise ApiError(
+            ProblemReport(
+                status=404, code="workload/not-found", exit=3, detail=f"no name: {name!r}"
+            )
+        )
+    return quote(name, safe="")

@@ -1,0 +1,179 @@
+"""Turns a wish (a file or command with flags) into a complete submission, with its code packed.
+
+A task file is read here too, though the server has the last word: its `workdir` must be packed by
+whoever has it, and a mistake is told before anything is sent. A relative `workdir` is relative to
+the caller's folder, as `sky` takes it.
+"""
+
+import os
+import shlex
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from stellwerk.client.wire import Kind, Override, Submission
+from stellwerk.config import Settings
+from stellwerk.core.model.errors import Problem, SpecError, StellwerkError
+
+if TYPE_CHECKING:
+    from stellwerk.client.api import Client
+    from stellwerk.client.pack import Packed
+
+LARGEST_TEXT = 2 * 2**20
+STDIN = "-"
+
+
+class Wish(NamedTuple):
+    """What is to be submitted. Exactly one of `file`, `text` and `argv` is given."""
+
+    file: str | None = None
+    text: str | None = None
+    argv: tuple[str, ...] | None = None
+    overrides: Mapping[str, Override] = {}
+    env: Mapping[str, str | None] = {}
+    secrets: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    held: bool = False
+    key: str = ""
+    allow_large: bool = False
+
+
+class Prepared(NamedTuple):
+    """A submission, and the packed work directory that belongs to it."""
+
+    submission: Submission
+    packed: "Packed | None" = None
+
+    def upload(self, client: "Client") -> int:
+        """Sends what the server lacks; gives the bytes sent."""
+        if self.packed is None:
+            return 0
+        from stellwerk.client.pack import upload
+
+        return upload(self.packed, client.missing_blobs, client.put_blob)
+
+
+def prepare(wish: Wish, settings: Settings) -> Prepared:
+    """Reads, checks and packs; raises StellwerkError with everything that is in the way."""
+    if sum(part is not None for part in (wish.file, wish.text, wish.argv)) != 1:
+        raise SpecError(
+            [Problem("submit/what", "give either a file, a text, or a command", "one of the three")]
+        )
+    if wish.argv is not None:
+        return _command(wish, settings)
+    name, text = _read(wish.file) if wish.file is not None else ("", wish.text or "")
+    kind: Kind = "sbatch" if text.startswith("#!") else "task"
+    workdir = wish.overrides.get("workdir") or (_workdir_in(text, name, wish, kind))
+    overrides = {key: value for key, value in wish.overrides.items() if key != "workdir"}
+    packed = None
+    if isinstance(workdir, str):
+        packed = _pack(workdir, name, wish, settings)
+    submission = _submission(wish, overrides, text=text, file=name, kind=kind)
+    if packed is not None:
+        submission.snapshot = packed.hash
+    return Prepared(submission, packed)
+
+
+def _command(wish: Wish, settings: Settings) -> Prepared:
+    argv = list(wish.argv or ())
+    if not argv:
+        raise SpecError(
+            [Problem("submit/what", "there is no command", "stw run -- python train.py")]
+        )
+    workdir = wish.overrides.get("workdir")
+    overrides = {key: value for key, value in wish.overrides.items() if key != "workdir"}
+    submission = _submission(wish, overrides, text=shlex.join(argv), kind="argv")
+    submission.argv = argv
+    if isinstance(workdir, str):
+        packed = _pack(workdir, "", wish, settings)
+        submission.snapshot = packed.hash
+        return Prepared(submission, packed)
+    submission.cwd = os.getcwd()
+    submission.in_place = True
+    submission.caller_env = {k: v for k, v in os.environ.items() if _is_text(k) and _is_text(v)}
+    return Prepared(submission)
+
+
+def _submission(
+    wish: Wish, overrides: dict[str, Override], *, text: str, file: str = "", kind: Kind
+) -> Submission:
+    return Submission(
+        text=text,
+        file=file,
+        kind=kind,
+        overrides=overrides,
+        env=dict(wish.env),
+        secrets=dict(wish.secrets),
+        labels=dict(wish.labels),
+        held=wish.held,
+        key=wish.key or os.urandom(12).hex(),
+    )
+
+
+def _read(path: str) -> tuple[str, str]:
+    """The name for messages and the text of a file, or of standard input for `-`."""
+    name = "<stdin>" if path == STDIN else path
+    try:
+        if path == STDIN:
+            import sys
+
+            data = sys.stdin.buffer.read(LARGEST_TEXT + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(LARGEST_TEXT + 1)
+    except OSError as error:
+        remedy = "to run a command instead of a file: stw run -- COMMAND"
+        problem = Problem("spec/unreadable", f"{path} can't be read: {error.strerror}", remedy)
+        raise SpecError([problem]) from error
+    if len(data) > LARGEST_TEXT:
+        problem = Problem(
+            "spec/too-large", "a task file has at most 2 MiB", "move data out of it", name
+        )
+        raise SpecError([problem])
+    try:
+        return name, data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problem = Problem(
+            "spec/encoding", f"byte {error.start} isn't UTF-8", "save it as UTF-8", name, line
+        )
+        raise SpecError([problem]) from error
+
+
+def _workdir_in(text: str, name: str, wish: Wish, kind: Kind) -> str | None:
+    if kind != "task":
+        return None
+    describe = import_module("stellwerk.core.describe.tasks")
+    return str(describe.workdir_of(text, file=name, env=wish.env))
+
+
+def _pack(workdir: str, file: str, wish: Wish, settings: Settings) -> "Packed":
+    path = os.path.expanduser(workdir)
+    if not os.path.isdir(path):
+        raise StellwerkError([_no_folder(path, file)])
+    from stellwerk.client.pack import Limits, pack
+
+    limits = Limits(settings.number("ask_above_files"), settings.number("ask_above_bytes"))
+    return pack(path, settings.cache, None if wish.allow_large else limits)
+
+
+def _no_folder(path: str, file: str) -> Problem:
+    """Says which folder was looked for, and where it may have been meant to be."""
+    full = os.path.abspath(path)
+    what = "is no folder" if os.path.exists(path) else "doesn't exist"
+    remedy = "create it, or name another with --workdir"
+    beside = os.path.join(os.path.dirname(file), path)
+    if file and not os.path.isabs(path) and os.path.isdir(beside):
+        remedy = (
+            f"a relative workdir starts at the folder you are in; "
+            f"{beside} exists: cd there, or use --workdir {beside}"
+        )
+    return Problem("workdir/missing", f"the work directory {full} {what}", remedy, file)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,146 @@
+"""Reads answers that come over time, and goes on where it was when the server is replaced.
+
+A cut connection isn't an end: the server may have been restarted under a running job. It is asked
+again from the byte or event that came last, and given up after a bounded time without progress.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from stellwerk.client.connection import CutOffError, Stream, UnreachableError, unreachable_because
+from stellwerk.client.refusals import refusal
+from stellwerk.client.wire import EventRecord
+
+if TYPE_CHECKING:
+    from stellwerk.client.api import Client
+
+GIVE_UP_S = 30.0
+AGAIN_S = 0.05
+
+
+class LogReader:
+    """The output of a run, of the newest one (None), or of all runs one after the other."""
+
+    def __init__(
+        self,
+        client: "Client",
+        name: str,
+        run: int | str | None,
+        rank: int,
+        stream: str,
+        *,
+        follow: bool,
+        offset: int = 0,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._query = {"rank": str(rank), "stream": stream, "follow": "1" if follow else "0"}
+        if run is not None:
+            self._query["run"] = str(run)
+        self._run = run
+        self._follow = follow
+        self.offset = offset
+
+    def __iter__(self) -> Iterator[bytes]:
+        retry = Retry(self._client)
+        while True:
+            try:
+                with open_stream(self._client, self._target()) as stream:
+                    for data in stream:
+                        self.offset += len(data)
+                        retry.progressed()
+                        yield data
+                if not self._follow or self._is_over():
+                    return
+                raise CutOffError("the server ended the stream before the run was over")
+            except (CutOffError, UnreachableError) as error:
+                retry.wait(error)
+
+    def _is_over(self) -> bool:
+        """Whether what is followed has ended: a stream also ends when the server is stopped."""
+        show = self._client.get(self._name)
+        if show.ended or self._run == "all":
+            return show.ended
+        runs = [run for run in show.runs if self._run in (None, run.number)]
+        return bool(runs) and runs[-1].phase == "Ended"
+
+    def _target(self) -> str:
+        query = urlencode({**self._query, "offset": self.offset})
+        return f"/v1/workloads/{quote(self._name, safe='')}/logs?{query}"
+
+
+def follow_events(client: "Client", after: int, workload: str | None) -> Iterator[EventRecord]:
+    """Yields events for ever; never one twice, none left out."""
+    query = {"follow": "1"} | ({"workload": workload} if workload else {})
+    retry = Retry(client)
+    while True:
+        target = f"/v1/events?{urlencode({**query, 'after': after})}"
+        headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream"}
+        try:
+            with open_stream(client, target, headers) as stream:
+                for record in read_events(stream):
+                    if record.seq > after:
+                        after = record.seq
+                        retry.progressed()
+                        yield record
+            raise CutOffError("the server ended the stream")
+        except (CutOffError, UnreachableError) as error:
+            retry.wait(error)
+
+
+def read_events(chunks: Iterator[bytes] | Stream) -> Iterator[EventRecord]:
+    """Cuts a server-sent event stream into records; comments and other fields are left out."""
+    buffer = b""
+    data: list[bytes] = []
+    for chunk in chunks:
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        for raw in lines:
+            line = raw.rstrip(b"\r")
+            if line.startswith(b"data:"):
+                data.append(line[5:].lstrip(b" "))
+            elif not line and data:
+                yield msgspec.json.decode(b"\n".join(data), type=EventRecord)
+                data.clear()
+
+
+def open_stream(client: "Client", target: str, headers: dict[str, str] | None = None) -> Stream:
+    """Opens a stream, or raises what the server refuses."""
+    if not client.ready:
+        client.ensure_server()
+    stream = client.transport.stream(target, headers)
+    if stream.status >= 400:
+        with stream:
+            raise refusal(stream.status, b"".join(stream))
+    return stream
+
+
+class Retry:
+    """Waits between tries, and gives up when nothing has come for a while."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._failing_since: float | None = None
+
+    def progressed(self) -> None:
+        """Something came: the next failure is a first one."""
+        self._failing_since = None
+
+    def wait(self, error: Exception) -> None:
+        """Waits a little and makes sure of the server; raises when that has gone on too long."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        elif now - self._failing_since > GIVE_UP_S:
+            if isinstance(error, UnreachableError):
+                raise error
+            raise unreachable_because(
+                "server/cut-off",
+                f"the connection was cut again and again for {GIVE_UP_S:g} s",
+                "see what the server does: stw server logs",
+            ) from error
+        time.sleep(AGAIN_S)
+        self._client.ensure_server()

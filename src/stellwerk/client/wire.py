@@ -1,0 +1,343 @@
+"""What travels between a client and the server: the JSON of API v1 as structs.
+
+Fields are only ever added, with defaults, so an older client reads a newer server's answers.
+Times are `*_ms` integers UTC; `None` means that it hasn't happened.
+"""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.reasons import RenderedReason
+
+Kind = Literal["task", "sbatch", "argv"]
+Until = Literal["ended", "running"]
+Stream = Literal["run", "setup", "all"]
+Override = str | int | bool | list[str]
+ENDED = ("Succeeded", "Failed", "Cancelled")
+
+
+class ProblemReport(Struct):
+    """Why a request was refused; `exit` is the exit code of a command line."""
+
+    title: str = ""
+    status: int = 0
+    code: str = ""
+    exit: int = 1
+    detail: str = ""
+    problems: list[Problem] = []
+
+
+class ServerStatus(Struct):
+    """The server that answered."""
+
+    pid: int
+    version: str = ""
+    started_ms: int = 0
+    epoch: int = 0
+    seq: int = 0
+    home: str = ""
+    socket: str = ""
+    live: int = 0
+    pending: int = 0
+    running: int = 0
+    uptime_ms: int = 0
+    clusters: list[str] = []
+
+
+class Submission(Struct, omit_defaults=True):
+    """One task to submit. `key` makes a repeated request the same request."""
+
+    text: str
+    file: str = ""
+    kind: Kind = "task"
+    overrides: dict[str, Override] = {}
+    env: dict[str, str | None] = {}
+    secrets: dict[str, str] = {}
+    snapshot: str = ""
+    argv: list[str] = []
+    cwd: str = ""
+    in_place: bool = False
+    caller_env: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    held: bool = False
+    key: str = ""
+
+
+class Told(Struct):
+    """Something accepted that a person should know."""
+
+    code: str
+    message: str
+    help: str = ""
+
+
+class Submitted(Struct):
+    """The answer to a submission: the workload is durable from here on."""
+
+    id: str
+    name: str
+    phase: str = "Pending"
+    notices: list[Told] = []
+
+
+class SubmittedMany(Struct):
+    """The answer to a batch, in its order."""
+
+    ids: list[str]
+    names: list[str]
+    notices: list[Told] = []
+
+
+class Changed(Struct):
+    """The answer to a verb that changes a workload's course."""
+
+    id: str
+    name: str
+    phase: str
+
+
+class Headline(Struct, kw_only=True):
+    """What a list and a page about one workload both say; `reason` is the worst that holds."""
+
+    id: str
+    name: str
+    phase: str
+    project: str = ""
+    owner: str = ""
+    kind: str = "job"
+    priority: int = 0
+    queue: str = ""
+    submitted_ms: int = 0
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    cluster: str | None = None
+    nodes: list[str] = []
+    wants: str = ""
+    exit_code: int | None = None
+    reason: RenderedReason | None = None
+    labels: dict[str, str] = {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.phase in ENDED
+
+
+class Row(Headline, kw_only=True):
+    """A workload as lists show it; `runs` counts its attempts."""
+
+    runs: int = 0
+
+
+class Position(Struct):
+    """A place in the queue: `ahead` workloads are looked at before this one."""
+
+    place: int = 0
+    ahead: int = 0
+    waiting: int = 0
+
+
+class End(Struct):
+    """How a run ended."""
+
+    how: str = ""
+    code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    last_lines: list[str] = []
+    peak_memory_bytes: int = 0
+    cpu_ms: int = 0
+    checkpointed: bool = False
+    put_back: bool = False
+
+
+class RunView(Struct):
+    """One attempt of a workload."""
+
+    id: str
+    number: int
+    phase: str = ""
+    cluster: str = ""
+    node: str = ""
+    nodes: list[str] = []
+    holds: str = ""
+    planned_ms: int | None = None
+    started_ms: int | None = None
+    running_ms: int | None = None
+    ended_ms: int | None = None
+    notice: str = ""
+    notice_ms: int | None = None
+    reachable: bool = True
+    end: End | None = None
+    reason: RenderedReason | None = None
+    decision: str = ""
+
+
+class Snapshot(Struct):
+    """The code that was submitted."""
+
+    hash: str
+    files: int = 0
+    bytes: int = 0
+    commit: str = ""
+    dirty: bool = False
+
+
+class Moment(Struct):
+    """One entry of a workload's timeline."""
+
+    at_ms: int
+    what: str
+
+
+class Show(Headline, kw_only=True):
+    """Everything about one workload."""
+
+    task: str = ""
+    runs: list[RunView] = []
+    reasons: list[RenderedReason] = []
+    decision: str | None = None
+    shape: dict[str, Any] | None = None
+    policies: dict[str, Any] = {}
+    snapshot: Snapshot | None = None
+    work_dir: str | None = None
+    output_dir: str | None = None
+    checkpoint_dir: str | None = None
+    metrics: dict[str, dict[str, Any]] = {}
+    position: Position | None = None
+    timeline: list[Moment] = []
+    seq: int = 0
+
+
+class ShortfallView(Struct):
+    """How much of one resource was wanted, free, and the most that could be had."""
+
+    resource: str
+    wanted: int = 0
+    free: int = 0
+    largest: int = 0
+    unit: str = ""
+    text: str = ""
+
+
+class CandidateView(Struct):
+    """One cluster with its verdict and the numbers behind it."""
+
+    cluster: str
+    verdict: str
+    wants: str = ""
+    reasons: list[RenderedReason] = []
+    shortfalls: list[ShortfallView] = []
+    scores: dict[str, int] = {}
+    total: int = 0
+    alternative: int = 0
+
+
+class DecisionView(Struct):
+    """A stored decision."""
+
+    id: str
+    at_ms: int = 0
+    age_ms: int = 0
+    candidates: list[CandidateView] = []
+    chosen: str | None = None
+    runner_up: str | None = None
+    change: list[str] = []
+    inputs: dict[str, Any] = {}
+
+
+class Explained(Struct):
+    """Why a workload is where it is, or why it waits."""
+
+    name: str
+    phase: str
+    id: str = ""
+    run: int | None = None
+    decision: DecisionView | None = None
+    reasons: list[RenderedReason] = []
+    position: Position | None = None
+    seq: int = 0
+
+
+class DeviceView(Struct):
+    """One accelerator: what it has, what runs hold, what others hold."""
+
+    index: int
+    kind: str = ""
+    product: str = ""
+    uuid: str = ""
+    memory_bytes: int = 0
+    held_bytes: int = 0
+    foreign_bytes: int = 0
+    runs: list[str] = []
+
+
+class NodeView(Struct):
+    """One machine of a cluster."""
+
+    name: str
+    cpus: float = 0
+    cpus_free: float = 0
+    memory_bytes: int = 0
+    memory_free_bytes: int = 0
+    disk_bytes: int = 0
+    disk_free_bytes: int = 0
+    devices: list[DeviceView] = []
+    state: str = "ready"
+    note: str = ""
+
+
+class ClusterView(Struct):
+    """One place that runs work."""
+
+    name: str
+    driver: str = ""
+    kind: str = ""
+    state: str = ""
+    nodes: list[NodeView] = []
+    runs: list[str] = []
+    facts_age_ms: int | None = None
+    labels: dict[str, str] = {}
+    claims: dict[str, str] = {}
+
+
+class EventRecord(Struct):
+    """One fact of the journal; `event` has its `type` and what belongs to it."""
+
+    seq: int
+    at_ms: int
+    event: dict[str, Any]
+    actor: str = ""
+    project: str = ""
+    epoch: int = 0
+    version: int = 1
+
+    @property
+    def type(self) -> str:
+        """Which kind of fact it is."""
+        return str(self.event.get("type", ""))
+
+
+class Rows(Struct):
+    """A page of a list, newest first; `next` continues it."""
+
+    items: list[Row] = []
+    seq: int = 0
+    next: str | None = None
+
+
+class Clusters(Struct):
+    """All clusters."""
+
+    items: list[ClusterView] = []
+    seq: int = 0
+
+
+class Events(Struct):
+    """A page of the journal; `next` continues it."""
+
+    items: list[EventRecord] = []
+    seq: int = 0
+    next: int = 0
