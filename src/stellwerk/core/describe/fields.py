@@ -8,7 +8,7 @@ suggestion, keys without a value count as absent, and reading goes on after a fa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.model.quantity import (
@@ -21,6 +21,7 @@ from stellwerk.core.model.quantity import (
 )
 
 Reader = Callable[[Report, Node, str], Any]
+_N = TypeVar("_N", int, float)
 
 
 class Found:
@@ -176,8 +177,8 @@ def number(least: float | None = None, *, above: float | None = None) -> Reader:
 
 
 def _bounded(
-    report: Report, node: Node, path: str, value: Any, least: float | None, most: float | None
-) -> Any:
+    report: Report, node: Node, path: str, value: _N, least: float | None, most: float | None
+) -> _N | None:
     if least is not None and value < least:
         message = f"`{path}` is {node.short()}, it must be at least {least}"
     elif most is not None and value > most:

@@ -115,13 +115,13 @@ class Report:
     def problem(
         self, code: str, node: Node | None, path: str, message: str, help: str = ""
     ) -> None:
-        """Something is wrong at a node (or, without one, with a flag named by `path`)."""
+        """Something is wrong at a node; with a flag named by `path` if there is none, or no line."""
         if self.full:
             self.uncounted += 1
             return
         line, column = (node.line, node.column) if node else (0, 0)
         self.problems.append(
-            Problem(code, message, help, self.file if node else "", line, column, path)
+            Problem(code, message, help, self.file if line else "", line, column, path)
         )
 
     def ignore(self, node: Node, path: str, message: str) -> None:

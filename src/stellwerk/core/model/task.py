@@ -27,7 +27,6 @@ class Autostop(msgspec.Struct, frozen=True, omit_defaults=True):
     idle_minutes: int | None = None
     down: bool = False
     wait_for: str | None = None
-    hook: str | None = None
 
 
 class JobRecovery(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -103,6 +102,7 @@ class VolumeMount(msgspec.Struct, frozen=True, omit_defaults=True):
     sub_path: str | None = None
     size_bytes: int | None = None
     host_path: str | None = None
+    read_only: bool = False
     as_written: Json = None
 
 
@@ -114,6 +114,8 @@ class ReadinessProbe(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = {}
     initial_delay_ms: int = 1_200_000
     timeout_ms: int = 15_000
+    interval_ms: int = 10_000
+    failure_threshold_ms: int | None = None
 
 
 class ReplicaPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -124,7 +126,10 @@ class ReplicaPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     target_qps_per_replica: float | dict[str, float] | None = None
     upscale_delay_ms: int = 300_000
     downscale_delay_ms: int = 1_200_000
-    extra: dict[str, Json] = {}
+    num_overprovision: int | None = None
+    dynamic_ondemand_fallback: bool | None = None
+    base_ondemand_fallback_replicas: int | None = None
+    spot_placer: str | None = None
 
 
 class Service(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,6 +140,7 @@ class Service(msgspec.Struct, frozen=True, omit_defaults=True):
     load_balancing_policy: str | None = None
     ports: str | None = None
     tls: dict[str, str] = {}
+    stream_timeout_ms: int = 120_000
 
 
 class Pool(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -143,7 +149,9 @@ class Pool(msgspec.Struct, frozen=True, omit_defaults=True):
     workers: int | None = None
     min_workers: int | None = None
     max_workers: int | None = None
-    extra: dict[str, Json] = {}
+    queue_length_threshold: int | None = None
+    upscale_delay_ms: int | None = None
+    downscale_delay_ms: int | None = None
 
 
 class Hook(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -154,11 +162,11 @@ class Hook(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_ms: int = 3_600_000
 
 
-class Placing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the job may be moved: a standing Placement, and how soon a silent cluster is left."""
+class NoticeSignal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A signal of the notice to stop (`USR1`), given so long before the end of the grace."""
 
-    placement: str | None = None
-    move_after_ms: int | None = None
+    signal: str
+    lead_ms: int = 0
 
 
 class AbortRule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -224,8 +232,9 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     checkpoint_grace_ms: int | None = None
     launcher: str | None = None
     shell: str | None = None
-    placing: Placing = Placing()
-    notice_signals: tuple[str, ...] = ()
+    placement: str | None = None
+    move_after_ms: int | None = None
+    notice_signals: tuple[NoticeSignal, ...] = ()
     abort_when: tuple[AbortRule, ...] = ()
     output: str | None = None
     error_output: str | None = None
@@ -235,8 +244,9 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
 
     @property
     def job_recovery(self) -> JobRecovery | None:
-        """The recovery policy, on which all alternatives agree."""
-        return self.resources[0].job_recovery if self.resources else None
+        """The recovery policy, on which all alternatives that have one agree."""
+        policies = (request.job_recovery for request in self.resources)
+        return next((policy for policy in policies if policy is not None), None)
 
 
 class Dag(msgspec.Struct, frozen=True, tag="dag", omit_defaults=True):

@@ -1,0 +1,188 @@
+"""Decides what labels `stellwerk/…` and the flags of the same names say about a task.
+
+A task file stays valid for `sky` because labels may hold any text. Each extra has one reader, used
+for its label and its flag; a flag holds before a label.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from stellwerk.core.describe.fields import (
+    Reader,
+    duration,
+    filled_text,
+    integer,
+    one_of,
+    size,
+    unknown_field,
+)
+from stellwerk.core.describe.nodes import Node, Report
+from stellwerk.core.model.quantity import SECOND_MS, BadQuantity, parse_duration
+from stellwerk.core.model.task import AbortRule, NoticeSignal
+
+PREFIX = "stellwerk/"
+LAUNCHERS = ("auto", "node", "processes", "torchrun", "accelerate", "jax", "mpi")
+SHELLS = ("snapshot", "interactive")
+SIGNALS = (
+    "HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "ALRM", "URG", "XCPU", "WINCH",
+)  # fmt: skip
+ABORT_KINDS = ("not-finite", "no-progress", "gpu-idle")
+_NEEDS_SPAN = ("no-progress", "gpu-idle")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+_CLASS = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
+_QUEUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def span(report: Report, node: Node, path: str) -> int | None:
+    """A time span that says its unit and is more than nothing."""
+    written = str(node.value).strip()
+    if _WHOLE.fullmatch(written):
+        remedy = f"write `{written}m` for minutes, `{written}h` for hours"
+        report.problem("spec/value", node, path, f"`{path}: {written}` has no unit", remedy)
+        return None
+    value: int | None = duration()(report, node, path)
+    if value == 0:
+        report.problem("spec/value", node, path, f"`{path}` must be more than 0")
+        return None
+    return value
+
+
+def priority(report: Report, node: Node, path: str) -> int | str | None:
+    """A number from -1000 to 1000, or the name of a priority class."""
+    written = str(node.value).strip()
+    if _WHOLE.fullmatch(written):
+        number = Node("scalar", node.line, node.column, int(written))
+        value: int | None = integer(-1000, 1000)(report, number, path)
+        return value
+    if _CLASS.fullmatch(written):
+        return written
+    message = f"`{written[:60]}` is neither a priority nor the name of a priority class"
+    report.problem("spec/value", node, path, message, "write a number from -1000 to 1000")
+    return None
+
+
+def queue(report: Report, node: Node, path: str) -> str | None:
+    """The name of a queue."""
+    written = str(node.value).strip()
+    if _QUEUE.fullmatch(written):
+        return written
+    report.problem("spec/value", node, path, f"`{written[:60]}` can't be the name of a queue")
+    return None
+
+
+def notice_signals(report: Report, node: Node, path: str) -> tuple[NoticeSignal, ...] | None:
+    """`USR1@5m, TERM`: signals in the order of their lead times."""
+    found: list[NoticeSignal] = []
+    for part in str(node.value).split(","):
+        signal = parse_signal(part.strip())
+        if isinstance(signal, str):
+            remedy = f"write `USR1@5m`; signals are {', '.join(SIGNALS)}"
+            report.problem("spec/value", node, path, f"`{path}`: {signal}", remedy)
+            return None
+        found.append(signal)
+    return tuple(sorted(found, key=lambda signal: -signal.lead_ms))
+
+
+def parse_signal(written: str, *, bare: int = SECOND_MS) -> NoticeSignal | str:
+    """`SIGUSR1@300` or `TERM`; a text says why it is none."""
+    name, at, lead = written.partition("@")
+    name = name.strip().upper().removeprefix("SIG")
+    if name not in SIGNALS:
+        return f"`{written[:40]}` names no signal that a job can be given"
+    lead_ms = parse_duration(lead, bare=bare) if at else 0
+    if isinstance(lead_ms, BadQuantity):
+        return lead_ms.message
+    return NoticeSignal(name, lead_ms)
+
+
+def abort_when(report: Report, node: Node, path: str) -> tuple[AbortRule, ...] | None:
+    """`not-finite, no-progress 30m, gpu-idle 1h`; `not-finite loss` watches one metric."""
+    rules: list[AbortRule] = []
+    for part in str(node.value).split(","):
+        words = part.split()
+        kind = words[0] if words else ""
+        rule = (
+            _rule(words[1:], kind) if kind in ABORT_KINDS else f"`{part.strip()[:40]}` is no rule"
+        )
+        if isinstance(rule, str):
+            remedy = "write `not-finite`, `not-finite METRIC`, `no-progress 30m` or `gpu-idle 1h`"
+            report.problem("spec/value", node, path, f"`{path}`: {rule}", remedy)
+            return None
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _rule(words: list[str], kind: Any) -> AbortRule | str:
+    if kind in _NEEDS_SPAN:
+        limit = parse_duration("".join(words), bare=0)
+        if isinstance(limit, BadQuantity) or not limit:
+            return f"`{kind}` needs a time"
+        return AbortRule(kind, for_ms=limit)
+    if len(words) > 1:
+        return f"`{kind}` takes one metric"
+    return AbortRule(kind, metric=words[0] if words else None)
+
+
+EXTRAS: dict[str, Reader] = {
+    "priority": priority,
+    "queue": queue,
+    "gpu-memory": size,
+    "time-limit": span,
+    "checkpoint-grace": span,
+    "launcher": one_of(LAUNCHERS),
+    "shell": one_of(SHELLS),
+    "placement": filled_text,
+    "move-after": span,
+    "notice": notice_signals,
+    "abort-when": abort_when,
+}
+
+
+def read_extras(report: Report, labels: list[Node]) -> dict[str, Any]:
+    """What the labels say, by name; entries of `any_of` and `ordered` must agree."""
+    values: dict[str, Any] = {}
+    first: dict[str, Node] = {}
+    for node in labels:
+        for entry in node.entries:
+            name = entry.key.removeprefix(PREFIX)
+            if name == entry.key or entry.value.text is None:
+                continue
+            path = f"resources.labels.{entry.key}"
+            if name not in EXTRAS:
+                known = [PREFIX + extra for extra in EXTRAS]
+                unknown_field(report, entry.key_node, path, entry.key, known)
+                continue
+            value = EXTRAS[name](report, entry.value, path)
+            if value is not None and values.setdefault(name, value) != value:
+                report.problem(
+                    "spec/choice",
+                    entry.value,
+                    path,
+                    f"`{entry.key}` says something else in line {first[name].line}",
+                    "a job has one, wherever it runs: state it in the common part",
+                )
+            first.setdefault(name, entry.value)
+    return values
+
+
+def task_fields(extras: dict[str, Any]) -> dict[str, Any]:
+    """The extras under the names they have in a Task."""
+    named = {
+        "queue": "queue",
+        "gpu-memory": "gpu_memory_bytes",
+        "time-limit": "time_limit_ms",
+        "checkpoint-grace": "checkpoint_grace_ms",
+        "launcher": "launcher",
+        "shell": "shell",
+        "placement": "placement",
+        "move-after": "move_after_ms",
+        "notice": "notice_signals",
+        "abort-when": "abort_when",
+    }
+    fields = {named[name]: value for name, value in extras.items() if name in named}
+    chosen = extras.get("priority")
+    if chosen is not None:
+        fields["priority" if isinstance(chosen, int) else "priority_class"] = chosen
+    return fields
