@@ -1,0 +1,175 @@
+"""Writes down how a run ended: what was seen, what it means, the last lines.
+
+The record is complete before it has its name, and survives a power cut from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from typing import Optional
+
+from .files import JSONObject, RunFiles, last_lines, read_json, write_json
+from .processes import kill_all_below
+from .sampling import oom_kills
+from .spec import Identity
+from .stopping import End, Facts, classify
+from .system import now_ms
+from .telling import tell
+from .wrapper import Order, Wrapper
+
+_LOOKED_AT = 2_000
+_WRITE_TRIES = 60
+
+
+def run_and_record(order: Order) -> None:
+    """The whole life of a wrapper; whatever goes wrong, an end is written down."""
+    files = order.places.run(order.spec.run)
+    try:
+        wrapper = Wrapper(order)
+        wrapper.run()
+        record = end_record(wrapper)
+    except Exception:  # noqa: BLE001 - the job must not be left without an end by a fault of ours
+        while kill_all_below(os.getpid()):
+            time.sleep(0.05)
+        record = bare_record(order.spec.identity, "wrapper_died", traceback.format_exc(limit=8))
+    write_end(files, record)
+    tell(order.places.inbox, {"run": order.spec.run})
+
+
+def write_end(files: RunFiles, record: JSONObject) -> None:
+    """Write ended.json; on a full disk, again for a minute."""
+    for attempt in range(_WRITE_TRIES):
+        try:
+            os.makedirs(files.directory, mode=0o700, exist_ok=True)
+            write_json(files.ended, record, durable=True)
+            return
+        except OSError:
+            if attempt == _WRITE_TRIES - 1:
+                raise
+            time.sleep(1.0)
+
+
+def bare_record(identity: Identity, how: str, message: str) -> JSONObject:
+    """The end of a run of which little is known."""
+    return {
+        "v": 1,
+        **identity._asdict(),
+        "how": how,
+        "message": message,
+        "ended_at_ms": now_ms(),
+        "code": None,
+        "signal": None,
+        "rank": None,
+        "ranks": {},
+        "notice": None,
+        "checkpointed": False,
+        "put_back": how in {"reboot", "wrapper_died"},
+        "done_said": False,
+        "wrote_checkpoint": False,
+        "started_at_ms": None,
+        "peak_memory_bytes": None,
+        "cpu_ms": None,
+        "log_bytes": None,
+        "oom_kills": None,
+        "setup": "none",
+        "shell": None,
+        "left_over": [],
+        "last_lines": [],
+    }
+
+
+def end_record(wrapper: Wrapper) -> JSONObject:
+    """What ended.json says."""
+    rank, code = deciding_code(wrapper)
+    done = os.path.exists(wrapper.files.done)
+    wrote = wrapper.commands is not None and has_checkpoint(wrapper.commands.checkpoint_dir)
+    end = _meaning(wrapper, rank, code, done_said=done, wrote_checkpoint=wrote)
+    log = wrapper.files.setup_log if rank is None else wrapper.files.rank_log(rank)
+    record = bare_record(wrapper.spec.identity, end.how, wrapper.message or "")
+    record.update(
+        code=end.code,
+        signal=end.signal,
+        rank=rank,
+        ranks={str(number): code for number, code in sorted(wrapper.codes.items())},
+        notice=wrapper.notice.as_json(),
+        checkpointed=end.checkpointed,
+        put_back=end.put_back,
+        done_said=done,
+        wrote_checkpoint=wrote,
+        started_at_ms=wrapper.started_at_ms,
+        peak_memory_bytes=wrapper.sampler.final_peak_bytes(),
+        cpu_ms=wrapper.sampler.cpu_ms(),
+        log_bytes=wrapper.log_bytes(),
+        oom_kills=max(0, oom_kills() - wrapper.oom_kills_before),
+        setup=wrapper.setup_state,
+        shell=wrapper.shell,
+        left_over=wrapper.left_over,
+        last_lines=last_lines(log),
+    )
+    return record
+
+
+def deciding_code(wrapper: Wrapper) -> tuple[Optional[int], Optional[int]]:
+    """The rank whose exit code is the run's, and that code: saved, else first failed, else 0."""
+    codes = wrapper.codes
+    if not codes:
+        return None, wrapper.setup_code
+    saved = [rank for rank, code in codes.items() if code in wrapper.spec.put_me_back]
+    if saved and wrapper.notice.why is not None:
+        return saved[0], codes[saved[0]]
+    if wrapper.first_failed is not None:
+        return wrapper.first_failed, codes[wrapper.first_failed]
+    first = min(codes)
+    return first, codes[first]
+
+
+def _meaning(
+    wrapper: Wrapper,
+    rank: Optional[int],
+    code: Optional[int],
+    *,
+    done_said: bool,
+    wrote_checkpoint: bool,
+) -> End:
+    notice = wrapper.notice
+    return classify(
+        Facts(
+            cause=wrapper.cause or "ranks",
+            code=code,
+            signal=None if rank is None else wrapper.signals.get(rank),
+            notice=notice.why,
+            withdrawn=notice.withdrawn,
+            reached_by_it=notice.may_still_bite,
+            reaped_codes=frozenset(wrapper.reaped_codes),
+            put_me_back=wrapper.spec.put_me_back,
+            done_said=done_said,
+            wrote_checkpoint=wrote_checkpoint,
+        )
+    )
+
+
+def has_checkpoint(directory: str) -> bool:
+    """Whether the directory holds any file; looks at a bounded number of entries."""
+    waiting, looked_at = [directory], 0
+    while waiting and looked_at < _LOOKED_AT:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    looked_at += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif entry.is_file():
+                        return True
+        except OSError:
+            continue
+    return False
+
+
+def reboot_record(files: RunFiles, identity: Identity) -> JSONObject:
+    """The end of a run that was cut off when its machine started anew."""
+    record = bare_record(identity, "reboot", "the machine started anew while the run was going on")
+    started = read_json(files.started) or {}
+    record.update(started_at_ms=started.get("at_ms"), last_lines=last_lines(files.rank_log(0)))
+    return record

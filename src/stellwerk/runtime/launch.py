@@ -1,0 +1,118 @@
+"""Starts one process of a job: its own session, its output in files, nothing of ours left open.
+
+Returns only when the program is running, so a missing program or directory is an error with its
+place and never a job that failed.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
+
+from .system import die_with_parent
+
+_STAGES = ("start", "directory", "program")
+_TO_RESET = ("SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1")
+
+
+class SpawnError(Exception):
+    """The process could not be started; the message is for people."""
+
+
+class Start(NamedTuple):
+    """Everything that makes a process."""
+
+    argv: Sequence[str]
+    env: dict[str, str]
+    cwd: str
+    log: str
+    stderr_too: Optional[int] = None
+    """A descriptor that carries the log as well, while stderr itself goes nowhere."""
+
+
+class Inherited(NamedTuple):
+    """What the agent changed for itself and a job gets back."""
+
+    umask: int
+    open_files: tuple[int, int]
+
+
+def raise_own_limits() -> Inherited:
+    """Take what an agent needs; returns what its jobs are to have."""
+    umask = os.umask(0o077)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return Inherited(umask, (soft, hard))
+
+
+def spawn(start: Start, inherited: Inherited) -> int:
+    """Start a process and wait until it executes its program; its pid. Raises SpawnError."""
+    try:
+        log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SpawnError(f"the log `{start.log}` can't be written: {error.strerror}") from error
+    heard, told = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(start, log, told, parent, inherited)
+    os.close(told)
+    os.close(log)
+    answer = os.read(heard, 16)
+    os.close(heard)
+    if not answer:
+        return pid
+    os.waitpid(pid, 0)
+    stage, code = struct.unpack("ii", answer)
+    raise SpawnError(_sentence(_STAGES[stage], code, start))
+
+
+def _sentence(stage: str, code: int, start: Start) -> str:
+    if stage == "directory":
+        return f"the directory `{start.cwd}` can't be entered: {os.strerror(code)}"
+    if stage == "program":
+        return f"the program `{start.argv[0]}` can't be executed: {os.strerror(code)}"
+    return f"no process could be started: {os.strerror(code)}"
+
+
+def _become(start: Start, log: int, told: int, parent: int, inherited: Inherited) -> None:
+    """The child's side: never returns."""
+    stage = 0
+    try:
+        os.setsid()
+        die_with_parent()
+        if os.getppid() != parent:
+            os._exit(127)
+        signal.set_wakeup_fd(-1)
+        for name in _TO_RESET:
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        _connect_output(start, log)
+        resource.setrlimit(resource.RLIMIT_NOFILE, inherited.open_files)
+        os.umask(inherited.umask)
+        stage = 1
+        os.chdir(start.cwd)
+        stage = 2
+        os.execvpe(start.argv[0], list(start.argv), start.env)
+    except OSError as error:
+        os.write(told, struct.pack("ii", stage, error.errno or 0))
+    finally:
+        os._exit(127)
+
+
+def _connect_output(start: Start, log: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    if start.stderr_too is None:
+        os.dup2(log, 2)
+    else:
+        os.dup2(nothing, 2)
+        os.dup2(log, start.stderr_too)

@@ -1,0 +1,188 @@
+"""Carries out a notice inside the wrapper: stop file, signals in their order, the end of the grace.
+
+Who gets a signal is decided in `stopping`; here it is done, by the processes there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional
+
+from . import processes
+from .files import JSONObject, RunFiles, write_json
+from .loop import Loop
+from .processes import Process
+from .stopping import CANCEL, PREEMPT, TIME_LIMIT, WINDOW, Seen, recipients
+from .system import monotonic_ms, now_ms
+
+_LOOK_AGAIN_MS = 100
+_STRAGGLERS_MS = 1_000
+_GRAVITY = (PREEMPT, WINDOW, TIME_LIMIT, CANCEL)
+Signals = list[tuple[int, Optional[int]]]
+
+
+class Hands(NamedTuple):
+    """What a notice needs of the wrapper."""
+
+    loop: Loop
+    files: RunFiles
+    rank_shells: Callable[[], set[int]]
+    changed: Callable[[], None]
+    kill_everything: Callable[[], None]
+
+
+class Notice:
+    """The notices of one run: at most one is in force, the gravest reason stands."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self.why: Optional[str] = None
+        self.withdrawn = False
+        self._at_ms = 0
+        self._grace_ms = 0
+        self._deadline = 0
+        self._withdrawn_at_ms: Optional[int] = None
+        self._last_signal_at: Optional[int] = None
+        self._sent: list[JSONObject] = []
+        self._told: set[tuple[int, int]] = set()
+        self._awaited: list[Process] = []
+
+    @property
+    def in_force(self) -> bool:
+        """Whether the job is to stop."""
+        return self.why is not None and not self.withdrawn
+
+    @property
+    def may_still_bite(self) -> bool:
+        """Whether signals went out less than a grace ago, so that an end may be due to them."""
+        sent = self._last_signal_at
+        return sent is not None and monotonic_ms() - sent <= self._grace_ms
+
+    def give(self, why: str, grace_ms: int, signals: Signals) -> None:
+        """Give notice. One more while one is in force can only shorten the grace."""
+        deadline = monotonic_ms() + grace_ms
+        if self.in_force:
+            self.why = max(self.why or why, why, key=_GRAVITY.index)
+            self._deadline = min(self._deadline, deadline)
+        else:
+            self.why, self.withdrawn, self._withdrawn_at_ms = why, False, None
+            self._at_ms, self._grace_ms, self._deadline = now_ms(), grace_ms, deadline
+            self._sent, self._told, self._awaited = [], set(), []
+            self._schedule(signals)
+        self._write_stop_file()
+        self._hands.loop.after("grace", self._left_ms(), self._hands.kill_everything)
+        self._hands.changed()
+
+    def withdraw(self) -> None:
+        """Take the notice back: nothing more is sent, and the job may start new commands again."""
+        if not self.in_force:
+            return
+        self.withdrawn, self._withdrawn_at_ms = True, now_ms()
+        self.stop_acting()
+        with open(self._hands.files.withdrawn, "wb"):
+            self._remove(self._hands.files.stop)
+        self._hands.changed()
+
+    def stop_acting(self) -> None:
+        """Send nothing more."""
+        self._hands.loop.cancel("grace", "awaited", "shells", "stragglers")
+        self._hands.loop.cancel(*(f"signal {index}" for index in range(64)))
+
+    def as_json(self) -> Optional[JSONObject]:
+        """For status.json and ended.json."""
+        if self.why is None:
+            return None
+        return {
+            "why": self.why,
+            "at_ms": self._at_ms,
+            "grace_ms": self._grace_ms,
+            "withdrawn_at_ms": self._withdrawn_at_ms,
+            "signals": self._sent,
+        }
+
+    def _left_ms(self) -> int:
+        return max(0, self._deadline - monotonic_ms())
+
+    def _schedule(self, signals: Signals) -> None:
+        """At once, or the lead time before the end; the last signal of all is the one that counts."""
+        waits = [
+            (0 if lead is None else max(0, self._left_ms() - lead), number)
+            for number, lead in signals
+        ]
+        for index, (wait_ms, number) in enumerate(sorted(waits[:64], key=lambda pair: pair[0])):
+            is_last = index == len(waits) - 1
+            self._hands.loop.after(
+                f"signal {index}", wait_ms, lambda n=number, last=is_last: self._send(n, last)
+            )
+
+    def _write_stop_file(self) -> None:
+        self._remove(self._hands.files.withdrawn)
+        content: dict[str, Any] = {
+            "why": self.why,
+            "at_ms": self._at_ms,
+            "ends_at_ms": now_ms() + self._left_ms(),
+        }
+        try:
+            write_json(self._hands.files.stop, content)
+        except OSError as error:
+            # A full disk takes the file away, not the signal.
+            self._sent.append({"stop_file": os.strerror(error.errno or 0)})
+
+    @staticmethod
+    def _remove(path: str) -> None:
+        if os.path.lexists(path):
+            os.unlink(path)
+
+    def _of_the_job(self) -> list[Process]:
+        return processes.descendants(os.getpid(), processes.everything())
+
+    def _send(self, number: int, is_last: bool) -> None:
+        below = {process.pid: process for process in self._of_the_job()}
+        seen = self._look_at(below, number)
+        chosen = recipients(seen, is_last_signal=is_last)
+        self._tell([below[pid] for pid in chosen.now], number, to_all=not chosen.awaited)
+        if is_last:
+            self._awaited = [below[pid] for pid in chosen.awaited]
+            self._await(number)
+            if chosen.only_shells_awaited:
+                # A shell looks at its trap only when its command has ended: the command gets the
+                # signal while half of the grace is left for the trap.
+                self._hands.loop.after(
+                    "shells", self._left_ms() // 2, lambda: self._tell_the_rest(number)
+                )
+        self._hands.changed()
+
+    def _look_at(self, below: dict[int, Process], number: int) -> list[Seen]:
+        shells = self._hands.rank_shells()
+        seen = []
+        for pid in below:
+            masks = processes.signal_masks(pid)
+            if masks is not None:
+                argv = processes.arguments(pid)
+                seen.append(Seen(pid, argv, masks.reacts_to(number), pid in shells))
+        return seen
+
+    def _tell(self, them: list[Process], number: int, *, to_all: bool) -> None:
+        told = [process for process in them if processes.send(process, number)]
+        self._told.update((process.pid, process.started) for process in told)
+        self._last_signal_at = monotonic_ms()
+        if told:
+            entry = {"signal": number, "at_ms": now_ms(), "processes": len(told), "all": to_all}
+            self._sent.append(entry)
+
+    def _await(self, number: int) -> None:
+        """Tell the rest as soon as nothing that reacts is left."""
+        self._awaited = [p for p in self._awaited if processes.is_running(p.pid, p.started)]
+        if self._awaited:
+            self._hands.loop.after("awaited", _LOOK_AGAIN_MS, lambda: self._await(number))
+        else:
+            self._tell_the_rest(number)
+
+    def _tell_the_rest(self, number: int) -> None:
+        self._hands.loop.cancel("awaited", "shells")
+        rest = [p for p in self._of_the_job() if (p.pid, p.started) not in self._told]
+        if rest:
+            self._tell(rest, number, to_all=True)
+            self._hands.changed()
+        self._hands.loop.after("stragglers", _STRAGGLERS_MS, lambda: self._tell_the_rest(number))

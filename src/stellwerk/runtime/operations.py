@@ -1,0 +1,280 @@
+"""Carries out what a client asks of the agent; each operation is a function of the same shape."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import PROTOCOL, VERSION, system
+from .connection import Connection
+from .ending import run_and_record
+from .files import JSONObject, to_json, write_json
+from .roster import Entry
+from .spec import Spec, SpecError, check_env, read_signals, read_spec
+from .stopping import WHYS
+from .telling import make_fifo
+from .wrapper import Order
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+_MOST_READ = 1024 * 1024
+
+
+class Refused(Exception):
+    """A request that isn't carried out: a code for programs, a sentence for people."""
+
+    def __init__(self, code: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.more = more
+
+
+def hello(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONObject:
+    """Who is there, and what it speaks."""
+    return {
+        "protocol": [PROTOCOL],
+        "version": VERSION,
+        "pid": os.getpid(),
+        "boot_id": system.boot_id(),
+        "machine_id": system.machine_id(),
+        "uid": os.getuid(),
+        "user": system.user_name(os.getuid()),
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "root": agent.places.root,
+        "now_ms": system.now_ms(),
+    }
+
+
+def start(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Start a run, at most once per (run, generation)."""
+    spec, secrets = _read_start(request)
+    known = agent.roster.entries.get(spec.run)
+    highest = known.identity.generation if known else agent.roster.forgotten.generation_of(spec.run)
+    if highest is not None and spec.generation < highest:
+        raise Refused("fenced", f"generation {highest} of run `{spec.run}` has been here already")
+    agent.fence(spec.epoch)
+    if known is not None and spec.generation == known.identity.generation:
+        return {**known.report(), "existing": True}
+    if known is None and highest == spec.generation:
+        raise Refused("forgotten", f"run `{spec.run}` ended here and was removed")
+    if known is not None:
+        if known.ended is None:
+            raise Refused("busy", f"an older generation of run `{spec.run}` is still going on")
+        agent.roster.forget(known)
+    entry = _launch(agent, spec, secrets, request["spec"])
+    return {**entry.report(), "existing": False}
+
+
+def _read_start(request: JSONObject) -> tuple[Spec, dict[str, str]]:
+    raw = request.get("spec")
+    if not isinstance(raw, dict):
+        raise Refused("spec_invalid", "`spec` is no object")
+    problems: list[tuple[str, str]] = []
+    secrets = check_env(
+        "secrets", request.get("secrets"), lambda field, message: problems.append((field, message))
+    )
+    spec: Optional[Spec] = None
+    try:
+        spec = read_spec(raw)
+    except SpecError as error:
+        problems = error.problems + problems
+    if problems or spec is None:
+        sentence = "; ".join(f"{field}: {message}" for field, message in problems)
+        raise Refused("spec_invalid", sentence, problems=[list(problem) for problem in problems])
+    return spec, secrets
+
+
+def _launch(agent: Agent, spec: Spec, secrets: dict[str, str], raw: JSONObject) -> Entry:
+    """Claim the run by its directory, then fork its wrapper."""
+    files = agent.places.run(spec.run)
+    try:
+        os.mkdir(files.directory, 0o700)
+    except FileExistsError:
+        raise Refused("busy", f"`{files.directory}` is in the way") from None
+    try:
+        write_json(files.spec, raw)
+        control = make_fifo(files.control)
+        lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        order = Order(agent.places, spec, secrets, agent.environment, agent.inherited, control)
+        pid = _fork_wrapper(order, lock)
+    except OSError as error:
+        agent.roster.throw_away(files)
+        raise Refused("start_failed", f"the run can't be started: {error.strerror}") from error
+    os.close(lock)
+    os.close(control)
+    entry = Entry(files, raw)
+    agent.roster.entries[spec.run] = entry
+    agent.roster.watch(entry, pid)
+    return entry
+
+
+def _fork_wrapper(order: Order, lock: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        system.close_descriptors(lock, order.control)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        os.chdir("/")
+        gc.freeze()
+        run_and_record(order)
+    finally:
+        os._exit(0)
+
+
+def _entry(agent: Agent, request: JSONObject) -> Entry:
+    """The run a request is about, after its epoch and generation were found young enough."""
+    if request.get("epoch") is not None:
+        agent.fence(_whole_number(request, "epoch"))
+    entry = agent.roster.entries.get(str(request.get("run")))
+    if entry is None:
+        raise Refused("unknown_run", f"there is no run `{request.get('run')}` here")
+    if request.get("generation") is not None:
+        generation = _whole_number(request, "generation")
+        if generation != entry.identity.generation:
+            there = entry.identity.generation
+            raise Refused("fenced", f"run `{entry.run}` is here in generation {there}")
+    return entry
+
+
+def _whole_number(request: JSONObject, field: str) -> int:
+    value = request.get(field)
+    if type(value) is not int or value < 0:
+        raise Refused("bad_request", f"`{field}` is no whole number")
+    return value
+
+
+def _order(agent: Agent, entry: Entry, order: JSONObject) -> JSONObject:
+    """Hand an order to the wrapper of a run."""
+    if entry.ended is None:
+        agent.roster.reread(entry)
+    if entry.ended is not None:
+        return {"state": "ended", "delivered": False}
+    try:
+        fifo = os.open(entry.files.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(fifo, to_json(order) + b"\n")
+        finally:
+            os.close(fifo)
+    except OSError as error:
+        agent.roster.look(entry)
+        if entry.ended is not None:
+            return {"state": "ended", "delivered": False}
+        message = f"the wrapper of `{entry.run}` takes no orders: {error.strerror}"
+        raise Refused("unreachable", message) from error
+    return {"state": entry.state, "delivered": True}
+
+
+def stop(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Give notice to a run."""
+    entry = _entry(agent, request)
+    if request.get("why") not in WHYS:
+        raise Refused("bad_request", f"`why` is one of {', '.join(WHYS)}")
+    order: JSONObject = {"op": "stop", "why": request["why"]}
+    if request.get("grace_ms") is not None:
+        order["grace_ms"] = _whole_number(request, "grace_ms")
+    if request.get("signals"):
+        problems: list[str] = []
+        read_signals(request["signals"], lambda _field, message: problems.append(message))
+        if problems:
+            raise Refused("bad_request", "; ".join(problems))
+        order["signals"] = request["signals"]
+    return _order(agent, entry, order)
+
+
+def withdraw(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Take a notice back."""
+    return _order(agent, _entry(agent, request), {"op": "withdraw"})
+
+
+def kill(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """End everything of a run at once."""
+    return _order(agent, _entry(agent, request), {"op": "kill"})
+
+
+def list_runs(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONObject:
+    """Every run that is here."""
+    return {"runs": [entry.report() for entry in agent.roster.entries.values()]}
+
+
+def watch(agent: Agent, connection: Connection, request: JSONObject) -> JSONObject:
+    """Every run that is here, and from now on each change."""
+    connection.watches = True
+    return list_runs(agent, connection, request)
+
+
+def forget(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Remove what an ended run left."""
+    try:
+        entry = _entry(agent, request)
+    except Refused as refusal:
+        if refusal.code == "unknown_run":
+            return {"removed": False}
+        raise
+    if entry.ended is None:
+        raise Refused("not_ended", f"run `{entry.run}` is still {entry.state}")
+    agent.roster.forget(entry)
+    agent.empty_trash()
+    return {"removed": True}
+
+
+def read(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Bytes of a stream of a run from an offset; a stream without a file yet is empty."""
+    entry = _entry(agent, request)
+    path = entry.files.stream(str(request.get("stream", "run")))
+    if path is None:
+        raise Refused("bad_request", "`stream` is run, setup, metrics or rank-N")
+    offset = _whole_number(request, "offset") if "offset" in request else 0
+    limit = min(_MOST_READ, _whole_number(request, "limit") if "limit" in request else _MOST_READ)
+    data, size = b"", 0
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(offset)
+            data = file.read(limit)
+    except FileNotFoundError:
+        size = 0
+    return {
+        "data": base64.b64encode(data).decode("ascii"),
+        "offset": offset,
+        "next_offset": offset + len(data),
+        "size": size,
+        "state": entry.state,
+    }
+
+
+def leave(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """End the agent; jobs go on, and the next agent takes them over."""
+    live = len(agent.roster.live)
+    if live and request.get("force") is not True:
+        raise Refused("busy", f"{live} runs are going on; with `force` they go on without an agent")
+    agent.is_leaving = True
+    return {"live": live}
+
+
+Operation = Callable[["Agent", Connection, JSONObject], JSONObject]
+OPERATIONS: dict[str, Operation] = {
+    "hello": hello,
+    "start": start,
+    "stop": stop,
+    "withdraw": withdraw,
+    "kill": kill,
+    "list": list_runs,
+    "watch": watch,
+    "forget": forget,
+    "read": read,
+    "quit": leave,
+}

@@ -1,0 +1,94 @@
+"""Finds out what a machine has, for a program that decides what may run there.
+
+Nothing here needs rights or a tool; what can't be found out is null and never a guess.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from typing import Optional
+
+from . import cgroups, nvml, system
+from .files import JSONObject
+
+_TOOLS = (
+    "apptainer",
+    "conda",
+    "docker",
+    "git",
+    "nvidia-smi",
+    "podman",
+    "rclone",
+    "rsync",
+    "srun",
+    "uv",
+)
+
+
+def probe(root: str) -> JSONObject:
+    """All facts of this machine, as they are now. Sizes in bytes."""
+    disk = shutil.disk_usage(root)
+    memory = _memory()
+    gpus, gpu_trouble, driver = nvml.devices()
+    return {
+        "v": 1,
+        "at_ms": system.now_ms(),
+        "boot_id": system.boot_id(),
+        "machine_id": system.machine_id(),
+        "hostname": platform.node(),
+        "os": _os_name(),
+        "kernel": platform.release(),
+        "arch": platform.machine(),
+        "cpus": _cpus(),
+        "cpus_online": os.cpu_count(),
+        "memory_bytes": _least(memory.get("MemTotal"), cgroups.memory_limit_bytes()),
+        "memory_available_bytes": _least(memory.get("MemAvailable"), cgroups.memory_free_bytes()),
+        "disk_bytes": disk.total,
+        "disk_free_bytes": disk.free,
+        "file_system": system.file_system_type(root),
+        "load": [round(value, 2) for value in os.getloadavg()],
+        "python": platform.python_version(),
+        "user": system.user_name(os.getuid()),
+        "tools": [name for name in _TOOLS if shutil.which(name) is not None],
+        "gpus": gpus,
+        "gpu_driver": driver,
+        "gpu_trouble": gpu_trouble,
+    }
+
+
+def _cpus() -> float:
+    """Processors this user may use: the affinity mask and the quota of its cgroups."""
+    mask = float(len(os.sched_getaffinity(0)))
+    quota = cgroups.cpu_quota()
+    return mask if quota is None else min(mask, round(quota, 2))
+
+
+def _memory() -> dict[str, int]:
+    sizes = {}
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                name, _, rest = line.partition(":")
+                sizes[name] = int(rest.split()[0]) * 1024
+    except OSError:
+        return {}
+    return sizes
+
+
+def _least(*values: Optional[int]) -> Optional[int]:
+    known = [value for value in values if value is not None]
+    return min(known) if known else None
+
+
+def _os_name() -> str:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    if line.startswith("PRETTY_NAME="):
+                        return line.partition("=")[2].strip().strip('"')
+        except OSError:
+            continue
+    return platform.system()

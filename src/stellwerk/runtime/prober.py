@@ -1,0 +1,116 @@
+"""Asks for the facts of the machine in a process of its own, which a driver or disk may hang.
+
+The process is forked at the first question, answers until nobody asks for two minutes, and is
+killed when it doesn't come back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from collections.abc import Callable
+from typing import Optional
+
+from .files import JSONObject, to_json
+from .loop import Loop
+from .probe import probe
+from .system import close_descriptors, die_with_parent
+from .telling import LineReader
+
+_LIMIT_MS = 20_000
+_IDLE_S = 120.0
+Answer = Callable[[JSONObject], None]
+
+
+class Prober:
+    """Questions that wait for one probe; all who ask meanwhile get the same answer."""
+
+    def __init__(self, loop: Loop, root: str) -> None:
+        self._loop = loop
+        self._root = root
+        self._pid: Optional[int] = None
+        self._questions = -1
+        self._answers: Optional[LineReader] = None
+        self._waiting: list[Answer] = []
+
+    def ask(self, answer: Answer) -> None:
+        """Probe, and call back with `{ok, facts}` or `{error}`."""
+        self._waiting.append(answer)
+        if len(self._waiting) > 1:
+            return
+        if self._pid is None:
+            self._fork()
+        try:
+            os.write(self._questions, b"?")
+        except OSError:
+            # It left because nobody had asked for long.
+            self._drop()
+            self._fork()
+            os.write(self._questions, b"?")
+        self._loop.after("probe", _LIMIT_MS, self._give_up)
+
+    def _fork(self) -> None:
+        questions, self._questions = os.pipe()
+        answers, answer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _answer_questions(questions, answer, self._root)
+        os.close(questions)
+        os.close(answer)
+        os.set_blocking(answers, False)
+        self._pid = pid
+        reader = self._answers = LineReader(answers)
+        self._loop.on_readable(answers, lambda: self._take(reader))
+
+    def _take(self, reader: LineReader) -> None:
+        for line in reader.lines():
+            self._reply({"ok": True, "facts": json.loads(line)})
+
+    def _reply(self, answer: JSONObject) -> None:
+        self._loop.cancel("probe")
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call(answer)
+
+    def _give_up(self) -> None:
+        if self._pid is not None:
+            os.kill(self._pid, signal.SIGKILL)
+        self._drop()
+        message = f"the machine could not be probed within {_LIMIT_MS // 1000} s: a driver or disk hangs"
+        self._reply({"error": {"code": "probe_hangs", "message": message}})
+
+    def child_ended(self, pid: int) -> None:
+        """The agent reaped a child: was it the one that probes?"""
+        if pid == self._pid:
+            if self._answers is not None:
+                self._take(self._answers)
+            self._drop()
+            if self._waiting:
+                message = "the process that probes the machine died: a driver is broken"
+                self._reply({"error": {"code": "probe_died", "message": message}})
+
+    def _drop(self) -> None:
+        self._pid = None
+        if self._answers is not None:
+            self._loop.forget(self._answers.descriptor)
+            os.close(self._answers.descriptor)
+            os.close(self._questions)
+            self._answers = None
+
+
+def _answer_questions(questions: int, answer: int, root: str) -> None:
+    """The child's side: never returns."""
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        close_descriptors(questions, answer)
+        die_with_parent()
+        while select.select([questions], [], [], _IDLE_S)[0] and os.read(questions, 1):
+            facts = memoryview(to_json(probe(root)) + b"\n")
+            while facts:
+                facts = facts[os.write(answer, facts) :]
+    finally:
+        os._exit(0)

@@ -1,0 +1,108 @@
+"""Turns a spec into the processes of a run: the scripts, and what each process is started with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Optional
+
+from .files import RunFiles, write_atomically
+from .launch import Start
+from .scripts import (
+    REAL_STDERR,
+    has_own_trap,
+    interactive_prologue,
+    prologue,
+    trap,
+)
+from .snapshot import Shell
+from .spec import Rank, Spec, is_variable_name
+
+_PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_BASH = "/bin/bash" if os.path.exists("/bin/bash") else "bash"
+
+
+class Processes:
+    """What the setup and the ranks of one run are started with."""
+
+    def __init__(
+        self, spec: Spec, files: RunFiles, secrets: Mapping[str, str], shell: Shell
+    ) -> None:
+        self._spec = spec
+        self._files = files
+        self._secrets = secrets
+        self._shell = shell
+        self.cwd = spec.cwd or files.path("work")
+        self.checkpoint_dir = spec.checkpoint_dir or files.path("checkpoint")
+        self.output_dir = spec.output_dir or files.path("output")
+        self._signals = [number for number, _ in spec.term_signals]
+
+    def prepare(self) -> None:
+        """Create the directories that are the run's own, and write the scripts. Raises OSError."""
+        made_here = [self.checkpoint_dir, self.output_dir]
+        if self._spec.cwd is None:
+            made_here.append(self.cwd)
+        for directory in made_here:
+            os.makedirs(directory, exist_ok=True)
+        for name, text in (("setup.sh", self._spec.setup), ("run.sh", self._spec.script)):
+            if text is not None:
+                ending = "" if text.endswith("\n") else "\n"
+                write_atomically(self._files.path(name), os.fsencode(text + ending))
+
+    def setup(self) -> Start:
+        """The setup: without the variables of a rank, and without GPUs chosen for it."""
+        env = self._environment(self._spec.setup_env)
+        env.pop("CUDA_VISIBLE_DEVICES", None)
+        return self._bash("setup.sh", env, self._files.setup_log)
+
+    def rank(self, rank: Rank) -> Start:
+        """One rank of the run."""
+        env = self._environment(rank.env)
+        log = self._files.rank_log(rank.rank)
+        if self._spec.argv is not None:
+            return Start(self._spec.argv, env, self.cwd, log)
+        return self._bash("run.sh", env, log)
+
+    @property
+    def script_has_own_trap(self) -> bool:
+        """Whether the script takes a notice into its own hands by a trap of its own."""
+        return has_own_trap(self._spec.script or "", self._signals)
+
+    def _environment(self, own: Mapping[str, str]) -> dict[str, str]:
+        env = {} if self._spec.inherit_env else dict(self._shell.env)
+        env.setdefault("PATH", _PLAIN_PATH)
+        env.setdefault("PYTHONUNBUFFERED", "1")
+        env.update(self._spec.env)
+        env.update(own)
+        env.update(self._secrets)
+        env.update(self._contract())
+        return env
+
+    def _contract(self) -> dict[str, str]:
+        return {
+            "STELLWERK_RUN_ID": self._spec.run,
+            "STELLWERK_WORKLOAD_ID": self._spec.workload,
+            "STELLWERK_STOP_FILE": self._files.stop,
+            "STELLWERK_DONE_FILE": self._files.done,
+            "STELLWERK_CHECKPOINT_DIR": self.checkpoint_dir,
+            "STELLWERK_OUTPUT_DIR": self.output_dir,
+            "STELLWERK_METRICS_FILE": self._files.metrics,
+        }
+
+    def _bash(self, script: str, env: dict[str, str], log: str) -> Start:
+        line = trap(self._spec.put_me_back, self._signals)
+        path = self._files.path(script)
+        before = self._files.path(script.replace(".sh", ".before.sh"))
+        if self._spec.shell == "interactive" and not self._spec.inherit_env:
+            given = sorted(set(env) - set(self._shell.env) - {"BASH_ENV"})
+            names = [name for name in given if is_variable_name(name)]
+            write_atomically(before, os.fsencode(interactive_prologue(names, line)))
+            argv = [_BASH, "--rcfile", before, "-i", path]
+            return Start(argv, env, self.cwd, log, stderr_too=REAL_STDERR)
+        text = prologue(self._script_to_source(), line, env.get("BASH_ENV"))
+        write_atomically(before, os.fsencode(text))
+        env["BASH_ENV"] = before
+        return Start([_BASH, path], env, self.cwd, log)
+
+    def _script_to_source(self) -> Optional[str]:
+        return None if self._spec.inherit_env else self._shell.script

@@ -1,0 +1,244 @@
+"""Knows the runs of this machine: reads their files, watches their wrappers, ends what they left.
+
+Everything here can be read again from the files, so an agent that dies loses nothing: the next one
+finds live wrappers by the lock they hold, and closes the runs of dead ones.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from typing import Optional
+
+from . import processes
+from .ending import bare_record, reboot_record, write_end
+from .files import JSONObject, Places, RunFiles, last_lines, read_json, write_atomically
+from .loop import Loop
+from .spec import Identity
+from .system import boot_id, open_pidfd
+
+_LOOK_MS = 1_000
+_LOOK_BESIDE_PIDFD_MS = 30_000
+_CLEAN_AGAIN_MS = 100
+_REMEMBERED = 20_000
+
+
+class Entry:
+    """One run on this machine."""
+
+    def __init__(self, files: RunFiles, spec: JSONObject) -> None:
+        self.files = files
+        self.identity = Identity(
+            run=str(spec.get("run", os.path.basename(files.directory))),
+            generation=int(spec.get("generation", 0)),
+            epoch=int(spec.get("epoch", 0)),
+            workload=str(spec.get("workload", "")),
+            name=str(spec.get("name", "")),
+        )
+        self.pidfd: Optional[int] = None
+        self.status: Optional[JSONObject] = None
+        self.ended: Optional[JSONObject] = None
+
+    @property
+    def run(self) -> str:
+        """Name of the run."""
+        return self.identity.run
+
+    @property
+    def state(self) -> str:
+        """starting, setting_up, running, stopping or ended."""
+        if self.ended is not None:
+            return "ended"
+        return str(self.status["phase"]) if self.status is not None else "starting"
+
+    def report(self) -> JSONObject:
+        """What a client is told of this run."""
+        seen = {"state": self.state, "status": self.status, "ended": self.ended}
+        return {**self.identity._asdict(), **seen}
+
+    def reread(self) -> bool:
+        """Look at the files again; True if something is new."""
+        before = (self.status, self.ended)
+        self.ended = self.ended or read_json(self.files.ended)
+        self.status = read_json(self.files.status) or self.status
+        return before != (self.status, self.ended)
+
+
+class Roster:
+    """All runs under one root; `on_change` gets a report whenever one has changed."""
+
+    def __init__(
+        self, places: Places, loop: Loop, on_change: Callable[[JSONObject], None]
+    ) -> None:
+        self._places = places
+        self._loop = loop
+        self._on_change = on_change
+        self._boot_id = boot_id()
+        self.entries: dict[str, Entry] = {}
+        self.forgotten = Forgotten(places.forgotten)
+
+    @property
+    def live(self) -> list[Entry]:
+        """Runs that haven't ended."""
+        return [entry for entry in self.entries.values() if entry.ended is None]
+
+    def adopt_all(self) -> None:
+        """Take over what an earlier agent started, and close what is over."""
+        for name in sorted(os.listdir(self._places.runs)):
+            files = self._places.run(name)
+            ended = read_json(files.ended)
+            if ended is None and read_json(files.started) is None and not is_locked(files):
+                # Nothing of it has ever run: the wrapper writes started.json before all else.
+                self.throw_away(files)
+                continue
+            entry = Entry(files, ended or read_json(files.spec) or {})
+            entry.reread()
+            self.entries[entry.run] = entry
+            if entry.ended is None:
+                self._take_over(entry)
+
+    def _take_over(self, entry: Entry) -> None:
+        started = read_json(entry.files.started)
+        if started is not None and started.get("boot_id") != self._boot_id:
+            self._close(entry, reboot_record(entry.files, entry.identity))
+        else:
+            self.watch(entry, None if started is None else int(started["pid"]))
+
+    def watch(self, entry: Entry, pid: Optional[int]) -> None:
+        """Be told when the wrapper of a run ends; its lock has the last word on whether it lives."""
+        try:
+            entry.pidfd = None if pid is None else open_pidfd(pid)
+        except ProcessLookupError:
+            entry.pidfd = None
+        if entry.pidfd is not None:
+            self._loop.on_readable(entry.pidfd, lambda: self._wrapper_ended(entry))
+        self._look_in(entry, _LOOK_MS if pid is None or entry.pidfd is None else None)
+
+    def _look_in(self, entry: Entry, wait_ms: Optional[int]) -> None:
+        wait_ms = _LOOK_BESIDE_PIDFD_MS if wait_ms is None else wait_ms
+        self._loop.after(f"look {entry.run}", wait_ms, lambda: self.look(entry))
+
+    def _wrapper_ended(self, entry: Entry) -> None:
+        self._unwatch(entry)
+        self.look(entry)
+
+    def look(self, entry: Entry) -> None:
+        """Read the files of a run again; close it if its wrapper is gone without an end."""
+        if self.entries.get(entry.run) is not entry or entry.ended is not None:
+            return
+        alive = is_locked(entry.files)
+        self.reread(entry)
+        if entry.ended is None and alive:
+            self._look_in(entry, _LOOK_MS if entry.pidfd is None else None)
+        elif entry.ended is None:
+            self._clean_up(entry)
+
+    def reread(self, entry: Entry) -> None:
+        """Look at the files of a run and report what is new."""
+        if entry.reread():
+            if entry.ended is not None:
+                self._unwatch(entry)
+            self._on_change(entry.report())
+
+    def _clean_up(self, entry: Entry) -> None:
+        """A wrapper died without a word: end what is left of its job, then write its end."""
+        self._unwatch(entry)
+        status = entry.status or {}
+        left = processes.marked(
+            entry.run,
+            processes.everything(),
+            entry.files.directory,
+            {int(pid) for pid in status.get("sessions", [])},
+        )
+        left.discard(os.getpid())
+        if left:
+            for pid in left:
+                processes.send_to_pid(pid, signal.SIGKILL)
+            self._look_in(entry, _CLEAN_AGAIN_MS)
+            return
+        record = bare_record(entry.identity, "wrapper_died", "the run's wrapper was killed")
+        record.update(
+            started_at_ms=status.get("started_at_ms"),
+            notice=status.get("notice"),
+            shell=status.get("shell"),
+            setup=status.get("setup", "none"),
+            last_lines=last_lines(entry.files.rank_log(0)),
+        )
+        self._close(entry, record)
+
+    def _close(self, entry: Entry, record: JSONObject) -> None:
+        write_end(entry.files, record)
+        self.reread(entry)
+
+    def _unwatch(self, entry: Entry) -> None:
+        self._loop.cancel(f"look {entry.run}")
+        if entry.pidfd is not None:
+            self._loop.forget(entry.pidfd)
+            os.close(entry.pidfd)
+            entry.pidfd = None
+
+    def forget(self, entry: Entry) -> None:
+        """Remove what a finished run left, but remember that it was there."""
+        self.forgotten.add(entry.run, entry.identity.generation)
+        del self.entries[entry.run]
+        self.throw_away(entry.files)
+
+    def throw_away(self, files: RunFiles) -> None:
+        """Take a run's directory out of the way at once; `empty_trash` removes it."""
+        name = f"{os.path.basename(files.directory)}.{os.getpid()}.{len(os.listdir(self._places.trash))}"
+        try:
+            os.rename(files.directory, os.path.join(self._places.trash, name))
+        except FileNotFoundError:
+            return
+
+    def empty_trash(self) -> None:
+        """Remove thrown-away directories, however big: for a process of its own."""
+        for name in os.listdir(self._places.trash):
+            shutil.rmtree(os.path.join(self._places.trash, name), ignore_errors=True)
+
+
+def is_locked(files: RunFiles) -> bool:
+    """Whether the wrapper of a run lives: it holds this lock for as long."""
+    try:
+        descriptor = os.open(files.lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+class Forgotten:
+    """Remembers (run, generation) of removed runs, so that a late start can't start them again."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._highest: dict[str, int] = {}
+        try:
+            with open(path, encoding="ascii") as file:
+                rows = [line.split() for line in file]
+        except OSError:
+            rows = []
+        for row in rows[-_REMEMBERED:]:
+            if len(row) == 2 and row[1].isdigit():
+                self._highest[row[0]] = max(int(row[1]), self._highest.get(row[0], 0))
+        if len(rows) > _REMEMBERED:
+            text = "".join(f"{run} {number}\n" for run, number in self._highest.items())
+            write_atomically(path, text.encode("ascii"))
+
+    def add(self, run: str, generation: int) -> None:
+        """Remember one more."""
+        self._highest[run] = max(generation, self._highest.get(run, 0))
+        with open(self._path, "a", encoding="ascii") as file:
+            file.write(f"{run} {generation}\n")
+
+    def generation_of(self, run: str) -> Optional[int]:
+        """The highest generation that was here, or None."""
+        return self._highest.get(run)
