@@ -1,0 +1,125 @@
+"""A person at a terminal with a home of their own: runs `stw`, and cleans up by pid."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+class Person:
+    """Runs commands in a home under ``folder``; every process started there ends with ``leave``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.state = folder / "state"
+        self.desk = folder / "desk"
+        for one in (self.home, self.desk):
+            one.mkdir(exist_ok=True)
+        self.env = {
+            key: value for key, value in os.environ.items()
+            if not key.startswith(("STELLWERK_", "STW_", "SKYPILOT_", "XDG_"))}
+        self.env |= {
+            "HOME": str(self.home), "STELLWERK_HOME": str(self.state),
+            "XDG_RUNTIME_DIR": str(folder / "run"), "NO_COLOR": "1"}
+        (folder / "run").mkdir(mode=0o700, exist_ok=True)
+
+    def stw(
+        self, *words: str, code: int | None = 0, stdin: str = "", timeout_s: float = 50
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs ``stw words…`` on the desk and expects an exit code (None: any)."""
+        done = subprocess.run(
+            [sys.executable, "-m", "stellwerk.cli", *words], cwd=self.desk, env=self.env,
+            input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+        assert code is None or done.returncode == code, (
+            f"stw {' '.join(words)} gave {done.returncode}\n{done.stdout}\n{done.stderr}\n"
+            f"{self.server_log()}")
+        return done
+
+    def json(self, *words: str) -> Any:
+        """Runs a command with ``-o json`` and reads what it says."""
+        return json.loads(self.stw(*words, "-o", "json").stdout)
+
+    def write(self, name: str, text: str) -> Path:
+        """Puts a file on the desk."""
+        path = self.desk / name
+        path.write_text(text)
+        return path
+
+    def task(self, run: str, *, name: str = "job", more: str = "") -> str:
+        """Writes a small task file; gives its name."""
+        body = "".join(f"  {line}\n" for line in run.splitlines())
+        return self.write(f"{name}.yaml", f"name: {name}\n{more}run: |\n{body}").name
+
+    def server_log(self) -> str:
+        """The end of the server's log."""
+        with suppress(OSError):
+            return (self.state / "server.log").read_text()[-3000:]
+        return "(no server log)"
+
+    def server_pid(self) -> int:
+        """The pid of the server, from its status."""
+        return int(self.json("server", "status")["pid"])
+
+    def kill_server(self) -> None:
+        """kill -9, and waits until it is gone."""
+        pid = self.server_pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_gone(pid)
+
+    def phases(self) -> dict[str, str]:
+        """The phase of every workload by name."""
+        return {row["name"]: row["phase"] for row in self.json("ps", "-A")}
+
+    def until(self, phases: dict[str, str], timeout_s: float = 30) -> None:
+        """Waits until these workloads have these phases."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            seen = self.phases()
+            if all(seen.get(name) == phase for name, phase in phases.items()):
+                return
+            assert time.monotonic() < deadline, f"{seen}, not {phases}\n{self.server_log()}"
+            time.sleep(0.05)
+
+    def leave(self) -> None:
+        """Ends every process that has this state folder in its environment or command line."""
+        for _ in range(3):
+            found = [pid for pid in pids() if self._is_ours(pid)]
+            if not found:
+                return
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
+
+    def _is_ours(self, pid: int) -> bool:
+        mark = str(self.folder).encode()
+        for name in ("environ", "cmdline"):
+            with suppress(OSError):
+                if mark in Path(f"/proc/{pid}/{name}").read_bytes() and pid != os.getpid():
+                    return True
+        return False
+
+
+def pids() -> list[int]:
+    """All processes of the machine."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def wait_gone(pid: int, timeout_s: float = 10) -> None:
+    """Waits until a process is gone, or a zombie that nobody here may reap."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {pid} is still there")

@@ -1,0 +1,120 @@
+"""The main job as a new user does it: submit, follow, look, explain, cancel."""
+
+import re
+
+from tests.flows.person import Person
+
+
+def test_run_follows_to_the_end_and_gives_the_jobs_code(person: Person) -> None:
+    """The output is on stdout, the code is the job's."""
+    task = person.task("echo hello $WHO; exit 3", more="envs: {WHO: world}\n")
+    done = person.stw("run", task, code=3)
+    assert "hello world\n" in done.stdout
+    shown = person.json("show", "job")
+    assert shown["phase"] == "Failed"
+    assert shown["runs"][0]["end"]["code"] == 3
+    assert "exit code 3" in shown["reasons"][0]["sentence"]
+
+
+def test_setup_runs_before_run_and_its_failure_is_told(person: Person) -> None:
+    """Nothing of run is started when setup fails."""
+    task = person.task("echo never", more="setup: |\n  echo preparing\n  false\n")
+    done = person.stw("run", task, code=None)
+    assert done.returncode != 0
+    assert "never" not in done.stdout
+    shown = person.json("show", "job")
+    assert shown["phase"] == "Failed"
+    assert shown["reasons"][0]["code"] == "setup_failed"
+
+
+def test_the_workdir_travels_as_it_was_at_submit(person: Person) -> None:
+    """A file changed after submit is the old one in the job; an ignored one isn't there."""
+    (person.desk / "code").mkdir()
+    (person.desk / "code" / "data.txt").write_text("old\n")
+    (person.desk / "code" / "secret.txt").write_text("x\n")
+    (person.desk / "code" / ".skyignore").write_text("secret.txt\n")
+    task = person.task("sleep 0.5; cat data.txt; ls", more="workdir: code\n")
+    person.stw("run", task, "-d")
+    (person.desk / "code" / "data.txt").write_text("new\n")
+    person.until({"job": "Succeeded"})
+    output = person.stw("logs", "job").stdout
+    assert output.startswith("old\n")
+    assert "secret.txt" not in output
+
+
+def test_what_a_job_sees(person: Person) -> None:
+    """SkyPilot's variables and Stellwerk's own are there, and the work directory is the job's."""
+    task = person.task("env | sort; pwd", more="num_nodes: 1\n")
+    output = person.stw("run", task).stdout
+    seen = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    assert seen["SKYPILOT_NODE_RANK"] == "0"
+    assert seen["SKYPILOT_NUM_NODES"] == "1"
+    assert seen["SKYPILOT_NUM_GPUS_PER_NODE"] == "0"
+    assert seen["SKYPILOT_TASK_ID"] == person.json("show", "job")["id"]
+    assert seen["SKYPILOT_NODE_IPS"] == "127.0.0.1"
+    for name in ("STOP_FILE", "CHECKPOINT_DIR", "OUTPUT_DIR", "METRICS_FILE"):
+        assert seen[f"STELLWERK_{name}"].startswith("/")
+
+
+def test_explain_says_where_and_why(person: Person) -> None:
+    """A finished job still has its decision: the candidate chosen, with its scores."""
+    person.stw("run", person.task("true"))
+    found = person.json("explain", "job")
+    assert found["decision"]["candidates"][0]["verdict"] == "chosen"
+    assert re.search(r"chosen", person.stw("explain", "job").stdout)
+
+
+def test_what_can_never_fit_is_refused_at_submit(person: Person) -> None:
+    """With the largest that would fit, and nothing submitted."""
+    task = person.task("true", more="resources: {cpus: 4000+}\n")
+    refused = person.stw("run", task, code=2)
+    assert "4000" in refused.stderr
+    assert "at most" in refused.stderr
+    assert person.json("ps", "-A") == []
+
+
+def test_every_error_of_a_task_file_is_told_with_its_place(person: Person) -> None:
+    """Two mistakes, two lines, and nothing submitted."""
+    person.write("bad.yaml", "name: bad\nresources:\n  acelerators: A100\n  cpus: many\nrun: x\n")
+    refused = person.stw("run", "bad.yaml", code=2)
+    assert "bad.yaml:3:3" in refused.stderr
+    assert "accelerators" in refused.stderr
+    assert "bad.yaml:4:" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_cancel_ends_a_running_job(person: Person) -> None:
+    """By notice; the end is Cancelled, and the next one starts."""
+    person.stw("run", person.task("sleep 100"), "-d")
+    person.until({"job": "Running"})
+    person.stw("cancel", "job")
+    person.until({"job": "Cancelled"})
+
+
+def test_more_than_fits_waits_with_a_reason(person: Person) -> None:
+    """The second of two jobs that take the whole machine waits for capacity, in words."""
+    import os
+
+    whole = f"resources: {{cpus: {len(os.sched_getaffinity(0))}}}\n"
+    person.stw("run", person.task("sleep 100", name="first", more=whole), "-d")
+    person.until({"first": "Running"})
+    person.stw("run", person.task("true", name="second", more=whole), "-d")
+    person.until({"second": "Pending"})
+    shown = person.json("show", "second")
+    assert shown["reasons"][0]["code"] == "no_room"
+    assert shown["reasons"][0]["tier"] == "capacity"
+    assert "CPUs" in person.stw("explain", "second").stdout
+    person.stw("cancel", "first")
+    person.until({"first": "Cancelled", "second": "Succeeded"})
+
+
+def test_the_server_stops_and_starts_without_touching_a_job(person: Person) -> None:
+    """`server stop` ends the server alone; the next command starts it and adopts the run."""
+    person.stw("run", person.task("for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done"), "-d")
+    person.until({"job": "Running"})
+    first = person.server_pid()
+    person.stw("server", "stop")
+    person.until({"job": "Succeeded"})
+    assert person.server_pid() != first
+    assert person.stw("logs", "job").stdout.split() == ["1", "2", "3", "4", "5", "6"]
+    assert len(person.json("show", "job")["runs"]) == 1
