@@ -1,0 +1,75 @@
+"""Puts the handlers together into one application with its errors, guard and schema."""
+
+from typing import Any
+
+from litestar import Litestar, Request, Response, Router, get
+from litestar.datastructures import State
+from litestar.di import Provide
+from litestar.exceptions import HTTPException
+from litestar.types import ControllerRouterHandler, Message, Scope
+
+from stellwerk.core.model.errors import StellwerkError
+from stellwerk.drivers.base import DriverError
+from stellwerk.server import problems
+from stellwerk.server.handlers import blobs, control, events, fleet, logs, workloads
+from stellwerk.server.peer import Access, authorize
+from stellwerk.server.schema import openapi_json
+from stellwerk.server.services import Services
+from stellwerk.server.submit import Submits
+
+BODY_BYTES = 4 * 2**20
+"""What a request's body may have where the address says nothing else."""
+
+HANDLERS: tuple[ControllerRouterHandler, ...] = (
+    *control.HANDLERS,
+    *workloads.HANDLERS,
+    *logs.HANDLERS,
+    *fleet.HANDLERS,
+    *events.HANDLERS,
+    *blobs.HANDLERS,
+)
+
+
+def make_app(services: Services, submits: Submits, access: Access) -> Litestar:
+    """The application over some services, for whoever `access` lets in."""
+
+    def given() -> Services:
+        return services
+
+    def given_submits() -> Submits:
+        return submits
+
+    async def say_seq(message: Message, scope: Scope) -> None:
+        if message["type"] == "http.response.start":
+            seq = scope["state"].get("seq", services.feed.seq)
+            message["headers"] = [*message["headers"], (b"stellwerk-seq", b"%d" % seq)]
+
+    async def note_seq(request: Request[Any, Any, Any]) -> None:
+        request.scope["state"]["seq"] = services.feed.seq
+
+    @get("/openapi.json", include_in_schema=False, opt={"open_to_group": True})
+    async def openapi() -> Response[bytes]:
+        document = openapi_json(services.identity.version, HANDLERS)
+        return Response(document, media_type="application/json")
+
+    return Litestar(
+        route_handlers=[Router("/v1", route_handlers=[*HANDLERS, openapi])],
+        dependencies={
+            "services": Provide(given, sync_to_thread=False),
+            "submits": Provide(given_submits, sync_to_thread=False),
+        },
+        state=State({"access": access}),
+        guards=[authorize],
+        before_request=note_seq,
+        before_send=[say_seq],
+        exception_handlers={
+            StellwerkError: problems.on_stellwerk_error,
+            DriverError: problems.on_driver_error,
+            HTTPException: problems.on_http_exception,
+            Exception: problems.on_unexpected,
+        },
+        request_max_body_size=BODY_BYTES,
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
+    )

@@ -1,0 +1,1 @@
+"""One module per part of the API; the rules are in core, the effects in engine."""

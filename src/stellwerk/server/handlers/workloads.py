@@ -1,0 +1,326 @@
+"""Submitting work, looking at it, and steering it."""
+
+import asyncio
+from typing import Annotated, Any, cast, get_args
+
+import msgspec
+from litestar import Request, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.workload import ENDED, WAITING, Phase, Workload
+from stellwerk.server.models import (
+    Batch,
+    CancelBody,
+    Changed,
+    Explain,
+    PriorityBody,
+    Row,
+    Rows,
+    Show,
+    SubmitItem,
+    Submitted,
+    SubmittedMany,
+    Until,
+)
+from stellwerk.server.services import PROJECT, Given, Services
+from stellwerk.server.submit import GivenSubmits
+from stellwerk.store import WorkloadFilter
+
+BATCH_BYTES = 64 * 2**20
+ITEM_BYTES = 16 * 2**20
+LIST_SETTLE_S = 0.2
+EFFECT_S = 0.5
+"""How long a command's answer waits for its effect, so that it can tell the phase after it."""
+
+PHASES: tuple[str, ...] = get_args(Phase)
+AnyRequest = Request[Any, Any, Any]
+
+All = Annotated[bool, QueryParameter(name="all", description="Ended ones too.")]
+PhaseOf = Annotated[
+    list[str] | None,
+    QueryParameter(name="phase", description="Only these phases; may be given several times."),
+]
+LabelOf = Annotated[
+    list[str] | None,
+    QueryParameter(
+        name="label", description="Only with this label (`key=value`); all given must hold."
+    ),
+]
+NameOf = Annotated[
+    str, QueryParameter(name="name", description="A name; `*` and `?` stand for any.")
+]
+OwnerOf = Annotated[str, QueryParameter(name="owner", description="A user's name.")]
+LimitOf = Annotated[
+    int, QueryParameter(name="limit", ge=1, le=100_000, description="At most so many.")
+]
+AfterOf = Annotated[
+    int, QueryParameter(name="after", ge=0, description="`next` of the page before.")
+]
+TimeoutOf = Annotated[
+    int,
+    QueryParameter(name="timeout_ms", ge=0, le=3_600_000, description="How long to wait at most."),
+]
+UntilOf = Annotated[Until, QueryParameter(name="until", description="What to wait for.")]
+RunOf = Annotated[
+    int, QueryParameter(name="run", ge=0, description="The decision of this run; else the newest.")
+]
+
+
+@post(
+    "/workloads",
+    tags=["workloads"],
+    summary="Submit",
+    status_code=201,
+    request_max_body_size=ITEM_BYTES,
+)
+async def submit(
+    data: JSONBody[SubmitItem], request: AnyRequest, submits: GivenSubmits
+) -> Submitted:
+    """Checks a task and takes it down durably. What can't be understood, can't be done here or can
+    never fit is refused with every problem at once. Labels say what to do with an unusual one.
+    """
+    found = await submits.submit([data], actor_of(request))
+    return Submitted(
+        id=found.ids[0],
+        name=found.names[0],
+        phase="Held" if data.held else "Pending",
+        notices=found.notices,
+    )
+
+
+@post(
+    "/workloads/batch",
+    tags=["workloads"],
+    summary="Submit many",
+    status_code=201,
+    request_max_body_size=BATCH_BYTES,
+)
+async def submit_batch(
+    data: JSONBody[Batch], request: AnyRequest, submits: GivenSubmits
+) -> SubmittedMany:
+    """Takes down up to 100,000 tasks in one transaction: all of them, or none."""
+    return await submits.submit(_items(data), actor_of(request))
+
+
+def _items(batch: Batch) -> list[SubmitItem]:
+    if (batch.item is None) == (not batch.items):
+        raise StellwerkError.of(
+            "request/invalid", "a batch needs either `items` or one `item`", "give one of them"
+        )
+    items = batch.items if batch.item is None else [batch.item] * batch.count
+    if not batch.key:
+        return items
+    return [msgspec.structs.replace(item, key=f"{batch.key}#{n}") for n, item in enumerate(items)]
+
+
+@get("/workloads", tags=["workloads"], summary="List", opt={"open_to_group": True})
+async def list_workloads(
+    services: Given,
+    all_of: All = False,
+    phase: PhaseOf = None,
+    label: LabelOf = None,
+    name: NameOf = "",
+    owner: OwnerOf = "",
+    limit: LimitOf = 1000,
+    after: AfterOf = 0,
+) -> Rows:
+    """Workloads, newest first; without `all` only those that aren't over."""
+    wanted = WorkloadFilter(
+        live=not all_of,
+        phases=_phases(phase or []),
+        labels=_labels(label or []),
+        name=name,
+        owner=owner,
+        project=PROJECT,
+        sort="newest",
+        limit=limit,
+        after=after,
+    )
+    await services.settled(LIST_SETTLE_S)
+    return await asyncio.to_thread(services.pages.rows, wanted)
+
+
+def _phases(given: list[str]) -> tuple[Phase, ...]:
+    known = {phase.lower(): phase for phase in PHASES}
+    wrong = [phase for phase in given if phase.lower() not in known]
+    if wrong:
+        raise StellwerkError(
+            [
+                Problem(
+                    "request/invalid", f"`{phase}` is no phase", f"phases are {', '.join(PHASES)}"
+                )
+                for phase in wrong
+            ]
+        )
+    return tuple(cast(Phase, known[phase.lower()]) for phase in given)
+
+
+def _labels(given: list[str]) -> dict[str, str]:
+    wrong = [label for label in given if not label.partition("=")[0] or "=" not in label]
+    if wrong:
+        raise StellwerkError(
+            [
+                Problem("request/invalid", f"`{label}` is no label to filter by", "write key=value")
+                for label in wrong
+            ]
+        )
+    return {key: value for key, _, value in (label.partition("=") for label in given)}
+
+
+@get("/workloads/{ref:str}", tags=["workloads"], summary="Show", opt={"open_to_group": True})
+async def show_workload(ref: FromPath[str], services: Given) -> Show:
+    """Everything about one workload, by its name, its id, or the unique beginning of its id."""
+    workload = await services.find(ref)
+    return await asyncio.to_thread(services.pages.show, workload)
+
+
+@get(
+    "/workloads/{ref:str}/explain",
+    tags=["workloads"],
+    summary="Explain",
+    opt={"open_to_group": True},
+)
+async def explain_workload(ref: FromPath[str], services: Given, run: RunOf = 0) -> Explain:
+    """Why here, why not there, why not yet: the stored decision with each candidate's verdict."""
+    workload = await services.find(ref)
+    return await asyncio.to_thread(services.pages.explain, workload, run)
+
+
+@get("/workloads/{ref:str}/wait", tags=["workloads"], summary="Wait", opt={"open_to_group": True})
+async def wait_for(
+    ref: FromPath[str],
+    services: Given,
+    until: UntilOf = "ended",
+    timeout_ms: TimeoutOf = 60_000,
+) -> Row:
+    """Answers as soon as the workload is where it is waited for, or the time is over: look at the
+    phase.
+    """
+    workload = await services.find(ref)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    with services.feed.watch(workload.id) as changed:
+        while True:
+            changed.clear()
+            workload = await services.find(workload.id)
+            left = deadline - loop.time()
+            if _reached(workload, until) or left <= 0 or services.stopping.is_set():
+                return services.pages.row(workload)
+            try:
+                await asyncio.wait_for(changed.wait(), left)
+            except TimeoutError:
+                pass  # the next look is the last one
+
+
+def _reached(workload: Workload, until: Until) -> bool:
+    return workload.phase in ENDED or (
+        until == "running" and workload.phase in {"Running", "Stopping"}
+    )
+
+
+@post("/workloads/{ref:str}/cancel", tags=["workloads"], summary="Cancel", status_code=200)
+async def cancel(
+    ref: FromPath[str],
+    request: AnyRequest,
+    services: Given,
+    data: JSONBody[CancelBody | None] = None,
+) -> Changed:
+    """Ends a waiting workload at once, a running one by notice and grace. One that is over already
+    stays as it is.
+    """
+    workload = await services.find(ref)
+    if workload.phase in ENDED:
+        return Changed(workload.id, workload.name, workload.phase)
+    now = data.now if data else False
+    return await _order(services, request, workload, cmd.Cancel(workload.id, now))
+
+
+@post("/workloads/{ref:str}/hold", tags=["workloads"], summary="Hold", status_code=200)
+async def hold(ref: FromPath[str], request: AnyRequest, services: Given) -> Changed:
+    """Keeps a waiting workload from starting."""
+    workload = await services.find(ref)
+    _must_be(workload, "Pending", "only what waits can be held; `stw cancel` ends it")
+    return await _order(services, request, workload, cmd.Hold(workload.id))
+
+
+@post("/workloads/{ref:str}/release", tags=["workloads"], summary="Release", status_code=200)
+async def release(ref: FromPath[str], request: AnyRequest, services: Given) -> Changed:
+    """Lets a held workload start again."""
+    workload = await services.find(ref)
+    _must_be(workload, "Held", "nothing keeps it")
+    return await _order(services, request, workload, cmd.Release(workload.id))
+
+
+@post(
+    "/workloads/{ref:str}/priority", tags=["workloads"], summary="Set the priority", status_code=200
+)
+async def set_priority(
+    ref: FromPath[str], data: JSONBody[PriorityBody], request: AnyRequest, services: Given
+) -> Changed:
+    """Changes the priority of a workload that waits or is held."""
+    workload = await services.find(ref)
+    if workload.phase not in WAITING:
+        _must_be(workload, "Pending", "the priority counts only while it waits")
+    return await _order(services, request, workload, cmd.SetPriority(workload.id, data.priority))
+
+
+@post("/workloads/{ref:str}/lost", tags=["workloads"], summary="Declare lost", status_code=200)
+async def declare_lost(ref: FromPath[str], request: AnyRequest, services: Given) -> Changed:
+    """Says that a run whose machine can't be reached is over, so that it may be run again."""
+    workload = await services.find(ref)
+    run = workload.live_run
+    if run is None:
+        raise StellwerkError.of(
+            "phase/no-run", f"{workload.name} has no run that could be lost", "nothing to do"
+        )
+    if run.reachable:
+        raise StellwerkError.of(
+            "phase/reachable",
+            f"the run of {workload.name} can be reached, so it isn't lost",
+            "`stw cancel` ends it",
+        )
+    return await _order(services, request, workload, cmd.DeclareLost(workload.id))
+
+
+def _must_be(workload: Workload, phase: Phase, help: str) -> None:
+    if workload.phase != phase:
+        raise StellwerkError.of(
+            f"phase/not-{phase.lower()}", f"{workload.name} is {workload.phase}", help
+        )
+
+
+async def _order(
+    services: Services, request: AnyRequest, workload: Workload, command: cmd.Command
+) -> Changed:
+    """Takes a command down, and waits a moment for what becomes of it."""
+    key = request.headers.get("idempotency-key", "")
+    with services.feed.watch(workload.id) as changed:
+        await services.order(command, actor_of(request), key)
+        try:
+            await asyncio.wait_for(changed.wait(), EFFECT_S)
+        except TimeoutError:
+            pass  # it is durable; the effect comes when the engine gets to it
+    workload = await services.find(workload.id)
+    return Changed(workload.id, workload.name, workload.phase)
+
+
+def actor_of(request: AnyRequest) -> str:
+    """Who calls, as the guard has found out."""
+    return str(request.scope["state"]["actor"])
+
+
+HANDLERS = [
+    submit,
+    submit_batch,
+    list_workloads,
+    show_workload,
+    explain_workload,
+    wait_for,
+    cancel,
+    hold,
+    release,
+    set_priority,
+    declare_lost,
+]

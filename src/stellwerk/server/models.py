@@ -1,0 +1,366 @@
+"""The bodies of requests and answers: the only models of the API, and the source of its schema.
+
+Times are UTC milliseconds; `null` means "not yet" or "not known". Fields are only ever added.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from stellwerk.core.model.reasons import RenderedReason
+
+Kind = Literal["task", "sbatch", "argv"]
+Until = Literal["ended", "running"]
+LogOf = Literal["run", "setup", "all"]
+
+TEXT_BYTES = 2 * 2**20
+VALUE_BYTES = 128 * 1024
+BATCH_ITEMS = 100_000
+
+Text = Annotated[str, Meta(max_length=TEXT_BYTES)]
+Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class ServerInfo(msgspec.Struct, frozen=True):
+    """The server and how much it looks after."""
+
+    pid: int
+    version: str
+    started_ms: int
+    uptime_ms: int
+    epoch: int
+    seq: int
+    home: str
+    socket: str
+    live: int
+    pending: int
+    running: int
+    clusters: list[str]
+
+
+class Empty(msgspec.Struct, frozen=True):
+    """Nothing to say beyond the status."""
+
+
+class SubmitItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task to be submitted.
+
+    `text` is a task file or a batch script as written and `file` its name in messages; `argv` is a
+    command instead. `snapshot` is the hash of the packed work directory's manifest, whose content
+    must be in the store already. `env` fills or overrides variables (`null`: take it from the
+    file), `secrets` are sealed and never shown. `in_place` runs `argv` in `cwd` with `caller_env`.
+    A repeated `key` gives the same workload again instead of another one.
+    """
+
+    text: Text = ""
+    file: str = ""
+    kind: Kind = "task"
+    overrides: dict[str, Any] = {}
+    env: dict[str, str | None] = {}
+    secrets: dict[str, str] = {}
+    snapshot: str = ""
+    argv: list[str] = []
+    cwd: str = ""
+    in_place: bool = False
+    caller_env: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    held: bool = False
+    key: Annotated[str, Meta(max_length=200)] = ""
+
+
+class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Many tasks at once: `items`, or `count` copies of one `item`. All are accepted or none."""
+
+    items: Annotated[list[SubmitItem], Meta(max_length=BATCH_ITEMS)] = []
+    item: SubmitItem | None = None
+    count: Annotated[int, Meta(ge=1, le=BATCH_ITEMS)] = 1
+    key: Annotated[str, Meta(max_length=200)] = ""
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something accepted that one should know."""
+
+    code: str
+    message: str
+    help: str = ""
+    line: int = 0
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """The workload that a submit made (or, for a repeated key, had made)."""
+
+    id: str
+    name: str
+    phase: str
+    notices: list[Told]
+
+
+class SubmittedMany(msgspec.Struct, frozen=True):
+    """The workloads of a batch, in its order."""
+
+    ids: list[str]
+    names: list[str]
+    notices: list[Told]
+
+
+class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`now` leaves out the notice and the grace."""
+
+    now: bool = False
+
+
+class PriorityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The new priority; a higher one goes first."""
+
+    priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A workload as it was when the command for it was taken down; the change itself follows."""
+
+    id: str
+    name: str
+    phase: str
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list and a page about one workload both say; `reason` is the worst that holds."""
+
+    id: str
+    name: str
+    project: str
+    owner: str
+    kind: str
+    phase: str
+    priority: int
+    queue: str
+    submitted_ms: int
+    started_ms: int | None
+    ended_ms: int | None
+    cluster: str | None
+    nodes: list[str]
+    wants: str
+    exit_code: int | None
+    reason: RenderedReason | None
+    labels: dict[str, str]
+
+
+class Row(Headline, frozen=True, kw_only=True):
+    """A workload in a list; `runs` counts its attempts."""
+
+    runs: int
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """A page of workloads, newest first; `next` continues it as `after`, `null` is the end."""
+
+    items: list[Row]
+    seq: int
+    next: str | None
+
+
+class EndView(msgspec.Struct, frozen=True):
+    """How a run ended; `how` is the runtime's word, `code` and `signal` the process's own."""
+
+    how: str
+    code: int | None
+    signal: int | None
+    message: str
+    last_lines: list[str]
+    peak_memory_bytes: int
+    cpu_ms: int
+    checkpointed: bool
+    put_back: bool
+
+
+class RunView(msgspec.Struct, frozen=True):
+    """One attempt of a workload. `node` is its first node, `nodes` all of them."""
+
+    id: str
+    number: int
+    phase: str
+    cluster: str
+    node: str
+    nodes: list[str]
+    holds: str
+    planned_ms: int
+    started_ms: int | None
+    running_ms: int | None
+    ended_ms: int | None
+    notice: str
+    notice_ms: int | None
+    reachable: bool
+    end: EndView | None
+    reason: RenderedReason | None
+    decision: str
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One line of a workload's story."""
+
+    at_ms: int
+    what: str
+
+
+class SnapshotView(msgspec.Struct, frozen=True):
+    """The packed work directory: what was submitted is what runs."""
+
+    hash: str
+    files: int
+    bytes: int
+    commit: str
+    dirty: bool
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A place in the queue, from 1: `ahead` workloads are looked at before this one."""
+
+    place: int
+    ahead: int
+
+
+class Show(Headline, frozen=True, kw_only=True):
+    """Everything about one workload."""
+
+    task: str
+    runs: list[RunView]
+    reasons: list[RenderedReason]
+    decision: str | None
+    shape: dict[str, Any] | None
+    policies: dict[str, Any]
+    snapshot: SnapshotView | None
+    position: Position | None
+    timeline: list[Moment]
+    seq: int
+
+
+class ShortfallView(msgspec.Struct, frozen=True):
+    """How much of a resource was wanted, was free and can be had at most; `text` says it."""
+
+    resource: str
+    wanted: int
+    free: int
+    largest: int
+    unit: str
+    text: str
+
+
+class CandidateView(msgspec.Struct, frozen=True):
+    """One cluster for one alternative of the request, with its verdict and why."""
+
+    cluster: str
+    alternative: int
+    wants: str
+    verdict: str
+    reasons: list[RenderedReason]
+    shortfalls: list[ShortfallView]
+    scores: dict[str, int]
+    total: int
+
+
+class DecisionView(msgspec.Struct, frozen=True):
+    """A stored decision; `inputs` names by hash what it was made of."""
+
+    id: str
+    at_ms: int
+    age_ms: int
+    candidates: list[CandidateView]
+    chosen: str | None
+    runner_up: str | None
+    change: list[str]
+    inputs: dict[str, Any]
+
+
+class Explain(msgspec.Struct, frozen=True):
+    """Why here, why not there, why not yet."""
+
+    id: str
+    name: str
+    phase: str
+    run: int | None
+    decision: DecisionView | None
+    reasons: list[RenderedReason]
+    position: Position | None
+    seq: int
+
+
+class DeviceView(msgspec.Struct, frozen=True):
+    """An accelerator: what runs of ours hold of its memory, and what others hold."""
+
+    index: int
+    kind: str
+    product: str
+    uuid: str
+    memory_bytes: int
+    held_bytes: int
+    foreign_bytes: int
+    runs: list[str]
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A machine: what it can give, and what is left of it."""
+
+    name: str
+    state: str
+    note: str
+    cpus: float
+    cpus_free: float
+    memory_bytes: int
+    memory_free_bytes: int
+    disk_bytes: int
+    disk_free_bytes: int
+    devices: list[DeviceView]
+
+
+class ClusterView(msgspec.Struct, frozen=True):
+    """A cluster as last observed, with what our runs hold there."""
+
+    name: str
+    driver: str
+    kind: str
+    state: str
+    nodes: list[NodeView]
+    runs: list[str]
+    facts_age_ms: int | None
+    labels: dict[str, str]
+    claims: dict[str, str]
+
+
+class Clusters(msgspec.Struct, frozen=True):
+    """All clusters."""
+
+    items: list[ClusterView]
+    seq: int
+
+
+class EventView(msgspec.Struct, frozen=True):
+    """One record of the journal; `event` has its `type` and the fields of that type."""
+
+    seq: int
+    at_ms: int
+    epoch: int
+    actor: str
+    project: str
+    event: dict[str, Any]
+    version: int
+
+
+class Events(msgspec.Struct, frozen=True):
+    """A page of the journal; ask on with `after` set to `next`."""
+
+    items: list[EventView]
+    seq: int
+    next: int
+
+
+class Hashes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hashes of content (SHA-256, hex)."""
+
+    hashes: Annotated[list[Hash], Meta(max_length=200_000)]
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """Those of the hashes asked for whose content isn't in the store."""
+
+    missing: list[str]

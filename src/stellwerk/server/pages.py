@@ -1,0 +1,165 @@
+"""Puts read models together into the answers about workloads and clusters.
+
+Everything here reads only what is committed and may run in a thread.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from stellwerk.core.model.ids import DecisionId, ShapeId
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.workload import Phase, Workload
+from stellwerk.server import models, story, views
+from stellwerk.store import Store, StoreError, Wait, WorkloadFilter
+
+LIVE_PHASES: tuple[Phase, ...] = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
+
+
+class Pages:
+    """Answers about what the store holds. Shapes never change, so each is read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._shapes: dict[ShapeId, Shape] = {}
+
+    def rows(self, wanted: WorkloadFilter) -> models.Rows:
+        """A page of a list."""
+        seq = self._store.seq()
+        found = [row.workload for row in self._store.workloads(wanted)]
+        waits = self._waits_of(found)
+        items = [
+            views.row(workload, self.shape(workload.shape), _reasons(waits.get(workload.shape)))
+            for workload in found
+        ]
+        full = wanted.limit and len(found) == wanted.limit
+        return models.Rows(items=items, seq=seq, next=str(found[-1].order) if full else None)
+
+    def row(self, workload: Workload) -> models.Row:
+        """One line of a list."""
+        waits = self._waits_of([workload])
+        return views.row(workload, self.shape(workload.shape), _reasons(waits.get(workload.shape)))
+
+    def show(self, workload: Workload) -> models.Show:
+        """Everything about one workload."""
+        seq = self._store.seq()
+        shape = self.shape(workload.shape)
+        wait = self._waits_of([workload]).get(workload.shape)
+        written = self._written(workload)
+        return models.Show(
+            **views.headline(workload, shape, _reasons(wait)),
+            task=str(written.get("text", "")),
+            runs=[views.run_view(run) for run in workload.runs],
+            reasons=views.reasons_of(workload, _reasons(wait)),
+            decision=self._decision_id(workload, wait),
+            shape=msgspec.to_builtins(shape) if shape else None,
+            policies=_plain(workload.policies),
+            snapshot=self._snapshot(workload.snapshot) if workload.snapshot else None,
+            position=self._position(workload),
+            timeline=story.timeline(self._store.story(workload.id)),
+            seq=seq,
+        )
+
+    def explain(self, workload: Workload, number: int) -> models.Explain:
+        """The decision behind a run (0: the newest, or why it waits) with its reasons."""
+        seq = self._store.seq()
+        shape = self.shape(workload.shape)
+        wait = self._waits_of([workload]).get(workload.shape)
+        run = next((run for run in workload.runs if run.number == number), None)
+        name = run.decision if run else self._decision_id(workload, wait)
+        found = self._store.decision(DecisionId(name)) if name else None
+        view = views.decision_view(found[0], shape, found[1]) if found else None
+        newest = workload.runs[-1].number if workload.runs else None
+        return models.Explain(
+            id=workload.id,
+            name=workload.name,
+            phase=workload.phase,
+            run=run.number if run else newest if not wait else None,
+            decision=view,
+            reasons=views.reasons_of(workload, _reasons(wait)),
+            position=self._position(workload),
+            seq=seq,
+        )
+
+    def clusters(self, seen_ms: dict[str, int], now_ms: int) -> models.Clusters:
+        """All clusters with what our live runs hold on them."""
+        seq = self._store.seq()
+        held = self._allocations()
+        return models.Clusters(
+            seq=seq,
+            items=[
+                views.cluster_view(
+                    cluster,
+                    held.get(cluster.name, {}),
+                    max(0, now_ms - seen_ms.get(cluster.name, at_ms)),
+                )
+                for cluster, at_ms in self._store.clusters()
+            ],
+        )
+
+    def shape(self, id: ShapeId) -> Shape | None:
+        """What workloads of a shape ask for."""
+        if id not in self._shapes:
+            shape = self._store.shape(id)
+            if shape is None:
+                return None
+            if len(self._shapes) > 10_000:
+                self._shapes.clear()
+            self._shapes[id] = shape
+        return self._shapes[id]
+
+    def _waits_of(self, workloads: Iterable[Workload]) -> dict[ShapeId, Wait]:
+        shapes = {workload.shape: None for workload in workloads if workload.phase == "Pending"}
+        found = {shape: self._store.waits(shape) for shape in shapes}
+        return {shape: wait for shape, wait in found.items() if wait is not None}
+
+    def _decision_id(self, workload: Workload, wait: Wait | None) -> str | None:
+        if workload.phase == "Pending" and wait is not None:
+            return wait.decision
+        return workload.decision or None
+
+    def _position(self, workload: Workload) -> models.Position | None:
+        found = self._store.position(workload.id) if workload.phase == "Pending" else None
+        return models.Position(place=found.position, ahead=found.ahead) if found else None
+
+    def _allocations(self) -> dict[str, dict[str, Allocation]]:
+        held: dict[str, dict[str, Allocation]] = {}
+        for row in self._store.workloads(WorkloadFilter(phases=LIVE_PHASES)):
+            run = row.workload.live_run
+            if run is not None:
+                held.setdefault(run.allocation.cluster, {})[run.id] = run.allocation
+        return held
+
+    def _written(self, workload: Workload) -> dict[str, Any]:
+        """What was submitted; nothing if it isn't there any more."""
+        return self._json(workload.task)
+
+    def _snapshot(self, hash: str) -> models.SnapshotView:
+        manifest = self._json(hash)
+        files: Sequence[dict[str, Any]] = manifest.get("files", [])
+        return models.SnapshotView(
+            hash=hash,
+            files=len(files),
+            bytes=sum(int(one.get("size", 0)) for one in files),
+            commit=str(manifest.get("commit", "")),
+            dirty=bool(manifest.get("dirty", False)),
+        )
+
+    def _json(self, hash: str) -> dict[str, Any]:
+        try:
+            content = json.loads(self._store.blobs.get(hash))
+        except (StoreError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+
+def _reasons(wait: Wait | None) -> tuple[Reason, ...]:
+    return wait.reasons if wait else ()
+
+
+def _plain(value: msgspec.Struct) -> dict[str, Any]:
+    """All fields of a struct, those at their defaults too."""
+    return {name: msgspec.to_builtins(getattr(value, name)) for name in value.__struct_fields__}

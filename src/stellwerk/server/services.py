@@ -1,0 +1,183 @@
+"""What the handlers are given: the store, the engine, and what the server itself adds to them.
+
+The engine is a small protocol here, so that the API can be tested without one.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+from stellwerk.core.model.commands import Command
+from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.workload import Workload
+from stellwerk.drivers.base import DriverError
+from stellwerk.server.feed import Feed
+from stellwerk.server.pages import Pages
+from stellwerk.server.tails import ReadsLogs, Tails
+from stellwerk.store import Ack, NewCommand, Store, WorkloadFilter
+
+PROJECT = "default"
+SETTLE_S = 2.0
+"""How long a look-up waits for the engine to get to a command that is in the inbox already."""
+
+CLOSE_NAMES = 200
+"""So many of the newest workloads are looked through for a name that was meant."""
+
+
+class Status(Protocol):
+    """How much the engine looks after now, and when each cluster was last looked at."""
+
+    @property
+    def live(self) -> int:
+        """Workloads that aren't over."""
+        ...
+
+    @property
+    def pending(self) -> int:
+        """Those that wait."""
+        ...
+
+    @property
+    def running(self) -> int:
+        """Those that have a run."""
+        ...
+
+    @property
+    def facts_ms(self) -> Mapping[str, int]:
+        """When each cluster was last looked at."""
+        ...
+
+
+class Engine(Protocol):
+    """The one loop, as far as the API needs it."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this leader."""
+        ...
+
+    def notify(self) -> None:
+        """Says that the inbox has something new."""
+        ...
+
+    def status(self) -> Status:
+        """Counts what is alive."""
+        ...
+
+    def driver(self, cluster: str) -> ReadsLogs | None:
+        """The driver of a cluster, if it has one now."""
+        ...
+
+    async def changed(self, after_seq: int, timeout_s: float) -> int:
+        """Waits until the journal is past `after_seq` or the time is over; gives its seq."""
+        ...
+
+
+class Clock(Protocol):
+    """Says what time it is."""
+
+    def now_ms(self) -> int:
+        """UTC milliseconds."""
+        ...
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What `GET /v1/server` tells that never changes while it runs."""
+
+    pid: int
+    version: str
+    started_ms: int
+    home: str
+    socket: str
+
+
+class Services:
+    """Everything a handler may use."""
+
+    def __init__(self, *, identity: Identity, store: Store, engine: Engine, clock: Clock) -> None:
+        self.identity = identity
+        self.store = store
+        self.engine = engine
+        self.clock = clock
+        self.feed = Feed(engine, store.records_page, store.seq())
+        self.pages = Pages(store)
+        self.tails = Tails(self.driver)
+        self.stopping = asyncio.Event()
+        self._newest_ack = 0
+
+    def driver(self, cluster: str) -> ReadsLogs:
+        """The driver of a cluster; raises DriverError if nothing serves it now."""
+        found = self.engine.driver(cluster)
+        if found is None:
+            raise DriverError(
+                "no-driver", f"no driver serves the cluster {cluster} now", final=False
+            )
+        return found
+
+    async def take(self, commands: Sequence[NewCommand]) -> list[Ack]:
+        """Writes commands durably to the inbox, all or none, and tells the engine."""
+        acks = await asyncio.wrap_future(self.store.put_commands(commands, self.clock.now_ms()))
+        self._newest_ack = max(self._newest_ack, *(ack.seq for ack in acks))
+        self.engine.notify()
+        return acks
+
+    async def order(self, command: Command, actor: str, key: str) -> None:
+        """Writes one command about a workload."""
+        await self.take([NewCommand(actor, PROJECT, key, command)])
+
+    async def find(self, ref: str) -> Workload:
+        """A workload by its name, its id, or a unique prefix of its id; raises if there is none.
+
+        One that was submitted a moment ago is waited for until the engine has got to it.
+        """
+        row = self.store.workload(ref, PROJECT)
+        if row is None and await self.settled(SETTLE_S):
+            row = self.store.workload(ref, PROJECT)
+        if row is None:
+            raise self._unknown(ref)
+        return row.workload
+
+    async def settled(self, timeout_s: float) -> bool:
+        """Waits until the engine has got to what is acknowledged; says if that was needed."""
+        newest = self._newest_ack
+        if not newest:
+            return False
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        with self.feed.follow() as grown:
+            while True:
+                grown.clear()
+                left = deadline - asyncio.get_running_loop().time()
+                if self.store.inbox_upto() >= newest:
+                    if self._newest_ack == newest:
+                        self._newest_ack = 0
+                    return True
+                if left <= 0 or self.stopping.is_set():
+                    return True
+                try:
+                    await asyncio.wait_for(grown.wait(), left)
+                except TimeoutError:
+                    pass  # the last look follows
+
+    def stop(self) -> None:
+        """Ends the server: everything that waits or follows is woken and ends by itself."""
+        self.stopping.set()
+        self.feed.wake_all()
+
+    def _unknown(self, ref: str) -> StellwerkError:
+        from difflib import get_close_matches
+
+        newest = self.store.workloads(WorkloadFilter(live=False, sort="newest", limit=CLOSE_NAMES))
+        close = get_close_matches(ref, [row.workload.name for row in newest], 1)
+        return StellwerkError.of(
+            "find/workload",
+            f"there is no workload `{ref[:80]}`",
+            f"did you mean `{close[0]}`?" if close else "`stw ps -A` lists all",
+        )
+
+
+Given = NamedDependency[SkipValidation[Services]]
+"""How handlers ask for the services."""

@@ -1,0 +1,112 @@
+"""Tells a workload's records as a timeline: one sentence per record, in the order it happened."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.catalogue import render
+from stellwerk.core.model.quantity import show_duration
+from stellwerk.core.model.reasons import Reason
+from stellwerk.server.models import Moment
+
+PROGRESS = {
+    "SettingUp": "run {n} is setting up",
+    "Running": "run {n} is running",
+    "Stopping": "run {n} is stopping",
+}
+NOTICES = {
+    "cancel": "it was cancelled",
+    "preempt": "its room goes to other work",
+    "window": "the cluster's window closes",
+    "time_limit": "its time limit is over",
+    "abort": "one of its abort rules holds",
+}
+
+
+def timeline(records: Iterable[ev.Record]) -> list[Moment]:
+    """The story so far."""
+    return [Moment(record.at_ms, what) for record in records if (what := sentence(record))]
+
+
+def sentence(record: ev.Record) -> str:
+    """What one record says about its workload; empty if it says nothing about one."""
+    event = record.event
+    match event:
+        case ev.Submitted():
+            held = ", held" if event.submit.held else ""
+            return f"submitted by {event.owner} to queue {event.submit.queue}{held}"
+        case ev.Held() | ev.Requeued() | ev.WorkloadEnded():
+            return _queue_sentence(event)
+        case ev.Released():
+            return f"released by {record.actor}"
+        case ev.PriorityChanged():
+            return f"priority set to {event.priority} by {record.actor}"
+        case ev.CancelRequested():
+            return f"cancel asked by {record.actor}"
+        case (
+            ev.RunPlanned()
+            | ev.RunProgressed()
+            | ev.NoticeGiven()
+            | ev.NoticeWithdrawn()
+            | ev.ReachabilityChanged()
+            | ev.RunEnded()
+        ):
+            return _run_sentence(event)
+        case ev.CommandRefused():
+            return f"{event.command} by {record.actor} refused: {_told(event.reason)}"
+        case ev.ActionDropped():
+            return f"planned {event.action} dropped: {_told(event.reason)}"
+        case ev.LeaderChanged() | ev.ClusterObserved() | ev.ShapeWaits():
+            return ""
+        case _:
+            assert_never(event)
+
+
+def _queue_sentence(event: ev.Held | ev.Requeued | ev.WorkloadEnded) -> str:
+    match event:
+        case ev.Held():
+            return _told(event.reason)
+        case ev.Requeued():
+            return f"back to the queue: {_told(event.reason)}"
+        case ev.WorkloadEnded():
+            return f"{event.phase}: {_told(event.reason)}"
+        case _:
+            assert_never(event)
+
+
+RunEvent = (
+    ev.RunPlanned
+    | ev.RunProgressed
+    | ev.NoticeGiven
+    | ev.NoticeWithdrawn
+    | ev.ReachabilityChanged
+    | ev.RunEnded
+)
+
+
+def _run_sentence(event: RunEvent) -> str:
+    number = event.run.rsplit("-", 1)[1]
+    match event:
+        case ev.RunPlanned():
+            nodes = dict.fromkeys(part.node for part in event.allocation.nodes)
+            place = event.allocation.cluster
+            where = place if list(nodes) == [place] else f"{place} ({', '.join(nodes)})"
+            return f"run {number} placed on {where}, decision {event.decision}"
+        case ev.RunProgressed():
+            return PROGRESS[event.phase].format(n=number)
+        case ev.NoticeGiven():
+            why = NOTICES[event.why]
+            return f"run {number} has {show_duration(event.grace_ms)} to stop: {why}"
+        case ev.NoticeWithdrawn():
+            return f"run {number} need not stop any more"
+        case ev.ReachabilityChanged():
+            again = "can be reached again" if event.reachable else "can't be reached; nothing ends"
+            return f"the machine of run {number} {again}"
+        case ev.RunEnded():
+            return f"run {number} ended: {_told(event.reason)}"
+        case _:
+            assert_never(event)
+
+
+def _told(reason: Reason) -> str:
+    return render(reason).sentence

@@ -1,0 +1,164 @@
+"""Submitting, listing, showing and steering over a real socket."""
+
+import pytest
+from tests.server.stage import Stage
+
+
+def test_a_job_from_submit_to_its_end(stage: Stage) -> None:
+    """The row, the page and the explanation tell the same story."""
+    told = stage.submit("echo hi", overrides={"name": "digits"})
+    run = stage.started(told["id"])
+    stage.report(run, "Running")
+    stage.end(run)
+    row = stage.get("/v1/workloads/digits/wait?timeout_ms=5000").json
+    assert (row["phase"], row["exit_code"], row["runs"]) == ("Succeeded", 0, 1)
+    assert row["reason"]["code"] == "succeeded"
+    show = stage.get(f"/v1/workloads/{told['id']}").json
+    assert show["task"] == "echo hi"
+    assert [one["node"] for one in show["runs"]] == ["n1"]
+    assert [moment["what"] for moment in show["timeline"]][-1].startswith("Succeeded:")
+    explained = stage.get("/v1/workloads/digits/explain").json
+    assert explained["decision"]["chosen"] == "lab"
+    assert explained["decision"]["id"] == show["runs"][0]["decision"]
+
+
+def test_a_workload_is_found_by_the_beginning_of_its_id(stage: Stage) -> None:
+    """A unique beginning is enough; an ambiguous or unknown one is refused in words."""
+    first, second = stage.submit(), stage.submit()
+    stage.until(lambda: len(stage.get("/v1/workloads?all=1").json["items"]) == 2, "both listed")
+    assert stage.get(f"/v1/workloads/{first['id'][:-1]}").json["id"] == first["id"]
+    ambiguous = stage.get(f"/v1/workloads/{second['id'][:4]}")
+    assert (ambiguous.status, ambiguous.json["exit"]) == (409, 3)
+    unknown = stage.get("/v1/workloads/jop")
+    assert (unknown.status, unknown.json["exit"]) == (404, 3)
+    assert "did you mean `job" in unknown.json["problems"][0]["help"]
+
+
+def test_names_are_made_unique(stage: Stage) -> None:
+    """The second job of a file is another workload with a name of its own."""
+    assert [stage.submit()["name"] for _ in range(3)] == ["job", "job-2", "job-3"]
+
+
+def test_a_waiting_workload_says_why_and_where_it_stands(stage: Stage) -> None:
+    """Reasons come from its shape, its place from the queue."""
+    stage.started(stage.submit("cpus 4")["id"])
+    waiting = stage.submit("cpus 4")
+    last = stage.submit("cpus 4")
+    stage.until(
+        lambda: (
+            (stage.get(f"/v1/workloads/{waiting['id']}").json["reason"] or {}).get("code")
+            == "no_room"
+        ),
+        "its reason is told",
+    )
+    show = stage.get(f"/v1/workloads/{last['id']}").json
+    assert show["position"] == {"place": 2, "ahead": 1}
+    assert "4 CPUs asked, 0 free on lab" in show["reasons"][0]["sentence"]
+    explained = stage.get(f"/v1/workloads/{last['id']}/explain").json
+    assert explained["decision"]["chosen"] is None
+    assert explained["decision"]["candidates"][0]["shortfalls"][0]["text"] == (
+        "CPUs: 4 wanted, 0 free, 4 at most"
+    )
+
+
+def test_what_can_never_fit_is_refused_with_the_largest_that_would(stage: Stage) -> None:
+    """Nothing is submitted, and the answer names what would fit."""
+    answer = stage.post("/v1/workloads", {"text": "cpus 64", "file": "big.yaml"})
+    assert (answer.status, answer.json["code"], answer.json["exit"]) == (422, "place/never-fits", 2)
+    assert "can give at most 4" in answer.json["problems"][0]["message"]
+    assert stage.get("/v1/workloads?all=1").json["items"] == []
+
+
+def test_all_problems_of_a_task_are_told_at_once(stage: Stage) -> None:
+    """Each with its file, line, column and remedy."""
+    answer = stage.post("/v1/workloads", {"text": "bad", "file": "train.yaml"})
+    assert answer.status == 422
+    assert [(one["code"], one["line"], one["column"]) for one in answer.json["problems"]] == [
+        ("spec/unknown-field", 3, 3),
+        ("spec/value", 8, 12),
+    ]
+    assert answer.json["problems"][0]["help"] == "did you mean …?"
+
+
+def test_cancel_ends_a_waiting_one_at_once_and_gives_a_running_one_notice(stage: Stage) -> None:
+    """The answer tells the phase after the command."""
+    running = stage.submit("cpus 4")
+    run = stage.started(running["id"])
+    stage.report(run, "Running")
+    waiting = stage.submit("cpus 4")
+    answer = stage.post(f"/v1/workloads/{waiting['id']}/cancel").json
+    assert answer["phase"] == "Cancelled"
+    stage.post(f"/v1/workloads/{running['id']}/cancel")
+    stage.until(lambda: stage.driver.stopped, "the notice arrives")
+    assert stage.driver.stopped[0].run == run
+    stage.end(run, 143)
+    row = stage.get(f"/v1/workloads/{running['id']}/wait?timeout_ms=5000").json
+    assert row["phase"] == "Cancelled"
+    again = stage.post(f"/v1/workloads/{running['id']}/cancel", {"now": True})
+    assert (again.status, again.json["phase"]) == (200, "Cancelled")
+
+
+def test_hold_release_and_priority(stage: Stage) -> None:
+    """A held workload waits until it is released; what can't be done is refused in words."""
+    held = stage.submit("true", held=True)
+    assert held["phase"] == "Held"
+    assert stage.get(f"/v1/workloads/{held['id']}").json["reason"]["sentence"].startswith("held by")
+    assert stage.post(f"/v1/workloads/{held['id']}/priority", {"priority": 7}).status == 200
+    assert stage.get(f"/v1/workloads/{held['id']}").json["priority"] == 7
+    twice = stage.post(f"/v1/workloads/{held['id']}/hold")
+    assert (twice.status, twice.json["code"], twice.json["exit"]) == (409, "phase/not-pending", 1)
+    stage.post(f"/v1/workloads/{held['id']}/release")
+    stage.started(held["id"])
+    late = stage.post(f"/v1/workloads/{held['id']}/priority", {"priority": 9})
+    assert late.status == 409
+    lost = stage.post(f"/v1/workloads/{held['id']}/lost")
+    assert (lost.status, lost.json["code"]) == (409, "phase/reachable")
+
+
+def test_a_repeated_key_is_the_same_request(stage: Stage) -> None:
+    """A client that lost the answer asks again and gets the same workload."""
+    first = stage.submit(key="k1")
+    again = stage.submit(key="k1")
+    assert (again["id"], again["name"]) == (first["id"], first["name"])
+    assert stage.submit(key="k2")["id"] != first["id"]
+
+
+def test_lists_are_filtered_and_paged(stage: Stage) -> None:
+    """By phase, label, name and owner; newest first; `next` goes on where a page ended."""
+    ids = [stage.submit(labels={"team": "a" if n % 2 else "b"}, held=True)["id"] for n in range(5)]
+    team = stage.get("/v1/workloads?label=team=a").json["items"]
+    assert [row["id"] for row in team] == [ids[3], ids[1]]
+    first = stage.get("/v1/workloads?limit=2").json
+    second = stage.get(f"/v1/workloads?limit=9&after={first['next']}").json
+    assert [row["id"] for row in (*first["items"], *second["items"])] == ids[::-1]
+    assert second["next"] is None
+    assert stage.get("/v1/workloads?phase=running").json["items"] == []
+    assert len(stage.get("/v1/workloads?phase=held&phase=running&name=job-*").json["items"]) == 4
+    wrong = stage.get("/v1/workloads?phase=sleeping&label=x")
+    assert (wrong.status, wrong.json["code"]) == (400, "request/invalid")
+
+
+def test_wait_answers_at_the_end_of_its_time(stage: Stage) -> None:
+    """Long polls are bounded; the row says how far it is."""
+    held = stage.submit(held=True)
+    row = stage.get(f"/v1/workloads/{held['id']}/wait?timeout_ms=50")
+    assert (row.status, row.json["phase"]) == (200, "Held")
+
+
+@pytest.mark.parametrize("count", [1, 25])
+def test_a_batch_is_all_or_nothing(stage: Stage, count: int) -> None:
+    """Copies of one item, or many items; one bad item refuses all of them, and is named."""
+    copies = stage.post(
+        "/v1/workloads/batch", {"item": {"text": "cpus 4", "file": "s.yaml"}, "count": count}
+    )
+    assert (copies.status, len(set(copies.json["ids"]))) == (201, count)
+    assert copies.json["names"] == ["s", *(f"s-{n}" for n in range(2, count + 1))]
+    items = [{"text": "true"}] * count + [{"text": "bad"}]
+    bad = stage.post("/v1/workloads/batch", {"items": items})
+    assert bad.status == 422
+    assert bad.json["problems"][0]["message"].startswith(f"item {count}: ")
+    stage.until(
+        lambda: len(stage.get("/v1/workloads?all=1").json["items"]) == count, "no more than those"
+    )
+    both = stage.post("/v1/workloads/batch", {"items": items, "item": items[0]})
+    assert both.status == 400
