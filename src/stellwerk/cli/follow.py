@@ -16,7 +16,7 @@ from stellwerk.cli.render.units import duration
 from stellwerk.cli.session import now_ms
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.api import Client
-from stellwerk.client.wire import Show
+from stellwerk.client.wire import Headline, Show
 from stellwerk.core.model.errors import StellwerkError
 
 LOOK_AGAIN_S = 1.0
@@ -44,7 +44,7 @@ def follow(client: Client, id: str, narrator: Narrator, *, tell_start: bool = Tr
                 return code
 
 
-def job_code(show: Show) -> int:
+def job_code(show: Headline) -> int:
     """The exit code of a finished workload, as a shell tells it."""
     if show.phase == "Succeeded":
         return 0

@@ -185,5 +185,5 @@ def _sorted(items: Sequence[T], columns: Sequence[Column[T]], sort: str) -> Sequ
 
 
 def _fields(item: object, wanted: Sequence[str]) -> Any:
-    fields = msgspec.to_builtins(item)
+    fields = item._asdict() if hasattr(item, "_asdict") else msgspec.to_builtins(item)
     return {key: fields.get(key) for key in wanted} if wanted else fields

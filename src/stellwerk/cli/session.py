@@ -1,11 +1,20 @@
 """What every command starts from: a client, the time, and names to act on."""
 
+import contextlib
+import os
 import time
 from collections.abc import Sequence
+
+import click
+import msgspec
 
 from stellwerk.cli.errors import usage
 from stellwerk.client.api import Client
 from stellwerk.client.wire import Row
+from stellwerk.core.model.errors import StellwerkError
+
+REMEMBERED_S = 5
+NAMES = 500
 
 
 def connect(*, start: bool = True) -> Client:
@@ -49,3 +58,27 @@ def chosen_names(
 def label_of(row: Row) -> str:
     """The name people use for a workload."""
     return row.name or row.id
+
+
+def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names for a shell's completion; asks a running server only, and remembers for 5 s."""
+    try:
+        names = _remembered_names()
+    except StellwerkError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _remembered_names() -> list[str]:
+    client = connect(start=False)
+    path = os.path.join(client.settings.cache, "names.json")
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        if 0 <= time.time() - os.stat(path).st_mtime < REMEMBERED_S:
+            with open(path, "rb") as file:
+                return msgspec.json.decode(file.read(), type=list[str])
+    names = [row.name for row in client.list(all=True, limit=NAMES)]
+    with contextlib.suppress(OSError):
+        os.makedirs(client.settings.cache, mode=0o700, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(msgspec.json.encode(names))
+    return names

@@ -133,6 +133,11 @@ class Client:
         submission = _with_key(submission)
         return self._post("/v1/workloads", Submitted, submission)
 
+    def rerun(self, name: str, *, key: str = "") -> Submitted:
+        """Submits a workload's task again: the same text, code, variables and secrets."""
+        body = {"key": key or os.urandom(12).hex()}
+        return self._post(f"/v1/workloads/{_part(name)}/rerun", Submitted, body)
+
     def submit_many(
         self, items: Sequence[Submission] | Submission, count: int | None = None
     ) -> SubmittedMany:

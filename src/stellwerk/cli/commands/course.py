@@ -10,7 +10,7 @@ from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
-from stellwerk.cli.session import chosen_names, connect
+from stellwerk.cli.session import chosen_names, complete_names, connect
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.wire import Changed
 from stellwerk.core.model.errors import StellwerkError
@@ -27,7 +27,7 @@ def _which(command: Any) -> Any:
     """Names, labels or all."""
     for decorator in reversed(
         [
-            click.argument("names", nargs=-1, metavar="[NAME]..."),
+            click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_names),
             click.option(
                 "-l",
                 "--label",
@@ -113,7 +113,7 @@ def prio(
 
 
 @click.command("lost", epilog="Example: stw lost digits")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @list_options
 def lost(names: tuple[str, ...], yes: bool, output: Output) -> None:

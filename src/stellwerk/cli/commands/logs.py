@@ -5,7 +5,7 @@ import click
 from stellwerk.cli.commands.run import followed
 from stellwerk.cli.errors import OURS, exit_code_of, lines_of
 from stellwerk.cli.follow import job_code
-from stellwerk.cli.session import connect
+from stellwerk.cli.session import complete_names, connect
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.api import Client
 from stellwerk.client.wire import Stream
@@ -13,7 +13,7 @@ from stellwerk.core.model.errors import StellwerkError
 
 
 @click.command("logs", epilog="Example: stw logs -f digits")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_names)
 @click.option(
     "-f", "--follow", "follows", is_flag=True, help="Go on until it ends; exit with its code."
 )

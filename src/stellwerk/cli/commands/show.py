@@ -4,12 +4,12 @@ import click
 
 from stellwerk.cli.output import Output, narrate, one_options, write_one
 from stellwerk.cli.render.show import lines_of
-from stellwerk.cli.session import connect, now_ms
+from stellwerk.cli.session import complete_names, connect, now_ms
 from stellwerk.client.wire import Show
 
 
 @click.command("show", epilog="Example: stw show digits -o json")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_names)
 @one_options
 def command(name: str, output: Output) -> None:
     """Show a workload: how it is, why, its runs, its files, its timeline."""

@@ -1,0 +1,176 @@
+"""The checks of `stw doctor`: each looks at one thing and never fails itself."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from stellwerk import __version__
+from stellwerk.cli.render.clusters import facts_age, free
+from stellwerk.cli.render.units import duration, size
+from stellwerk.client.api import Client
+from stellwerk.client.wire import ClusterView
+from stellwerk.config import Settings, load
+from stellwerk.core.model.errors import StellwerkError
+
+LEAST_DISK = 2 * 2**30
+OLD_FACTS_MS = 120_000
+NETWORK_FILE_SYSTEMS = (
+    "nfs",
+    "cifs",
+    "smb",
+    "afs",
+    "lustre",
+    "beegfs",
+    "gpfs",
+    "ceph",
+    "fuse.sshfs",
+    "9p",
+    "glusterfs",
+    "fuse.glusterfs",
+)
+
+
+class Check(Struct, frozen=True):
+    """What was looked at, how it is, and what to do about it."""
+
+    state: Literal["ok", "warn", "FAIL"]
+    what: str
+    remedy: str = ""
+
+
+def all_checks() -> list[Check]:
+    """Every check; starts the server if it isn't running."""
+    try:
+        settings = load()
+    except StellwerkError as error:
+        return [Check("FAIL", p.message, p.help) for p in error.problems]
+    checks = [check_home(settings), *check_disk(settings), *check_tools()]
+    client = Client(settings=settings)
+    try:
+        started = client.ensure_server()
+        status = client.server_status()
+        clusters = client.clusters()
+    except StellwerkError as error:
+        return [*checks, *(Check("FAIL", p.message, p.help) for p in error.problems)]
+    up = "was started" if started else f"up {duration(status.uptime_ms)}"
+    checks.append(
+        Check(
+            "ok",
+            f"server {status.version}, pid {status.pid}, {up}, {status.seq} records in the journal",
+        )
+    )
+    checks += check_versions(status.version)
+    checks += check_socket(settings)
+    for cluster in clusters:
+        checks += check_cluster(cluster)
+    if not clusters:
+        checks.append(Check("warn", "no cluster has been looked at yet", "try again in a moment"))
+    return checks
+
+
+def check_home(settings: Settings) -> Check:
+    """The journal needs locks and durability that a network file system doesn't promise."""
+    kind = file_system_of(settings.home)
+    if kind.startswith(NETWORK_FILE_SYSTEMS):
+        return Check(
+            "FAIL",
+            f"the state {settings.home} is on a network file system ({kind})",
+            "set STELLWERK_HOME to a folder on a local disk",
+        )
+    return Check("ok", f"the state {settings.home} is on a local file system ({kind or 'unknown'})")
+
+
+def check_disk(settings: Settings) -> Iterator[Check]:
+    """A full disk stops the journal."""
+    folder = settings.home
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    left = shutil.disk_usage(folder).free
+    if left < LEAST_DISK:
+        yield Check(
+            "warn",
+            f"only {size(left)} are left on the disk of the state",
+            "make room; a full disk stops submissions",
+        )
+    else:
+        yield Check("ok", f"{size(left)} are left on the disk of the state")
+
+
+def check_tools() -> Iterator[Check]:
+    """What Stellwerk uses where it is there."""
+    yield Check("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
+    if shutil.which("git") is None:
+        yield Check(
+            "warn", "git isn't installed: commits can't be recorded", "install git, or leave it"
+        )
+    if shutil.which("bash") is None:
+        yield Check("FAIL", "bash isn't installed: no task can run", "install bash")
+
+
+def check_versions(server: str) -> Iterator[Check]:
+    """A server that was started before an upgrade still runs."""
+    if server and server != __version__:
+        yield Check(
+            "warn",
+            f"the server is {server}, this command is {__version__}",
+            "stw server stop; the next command starts the new one, jobs go on",
+        )
+
+
+def check_socket(settings: Settings) -> Iterator[Check]:
+    """Nobody else may talk to the server."""
+    for path in (settings.socket, os.path.dirname(settings.socket)):
+        mode = os.stat(path).st_mode & 0o777
+        if mode & 0o007:
+            yield Check("FAIL", f"{path} is open to everybody (mode {mode:o})", f"chmod o= {path}")
+            return
+    yield Check("ok", f"the socket {settings.socket} is closed to others")
+
+
+def check_cluster(cluster: ClusterView) -> Iterator[Check]:
+    """Whether it answers, and whether what is known of it is fresh."""
+    if cluster.state == "ready":
+        yield Check("ok", f"{cluster.name} is ready: {free(cluster)} free")
+    else:
+        notes = "; ".join(node.note for node in cluster.nodes if node.note)
+        yield Check(
+            "warn",
+            f"{cluster.name} is {cluster.state}" + (f": {notes}" if notes else ""),
+            "stw clusters",
+        )
+    if cluster.facts_age_ms is not None and cluster.facts_age_ms > OLD_FACTS_MS:
+        yield Check(
+            "warn",
+            f"what is known of {cluster.name} is {facts_age(cluster.facts_age_ms)} old",
+            "stw server logs",
+        )
+    for node in cluster.nodes:
+        for device in node.devices:
+            if device.foreign_bytes:
+                yield Check(
+                    "warn",
+                    f"{node.name}: {size(device.foreign_bytes)} of GPU "
+                    f"{device.index} are held by processes outside Stellwerk",
+                    "stw gpu",
+                )
+
+
+def file_system_of(path: str) -> str:
+    """The type of the file system that a path is (or will be) on; empty where it isn't known."""
+    path = os.path.realpath(path)
+    found, kind = "", ""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                _, point, type_, *_ = line.split(" ")
+                point = point.replace("\\040", " ")
+                inside = path == point or path.startswith(point.rstrip("/") + "/")
+                if inside and len(point) >= len(found):
+                    found, kind = point, type_
+    except (OSError, ValueError):
+        return ""
+    return kind

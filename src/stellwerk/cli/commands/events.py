@@ -1,0 +1,73 @@
+"""`stw events` and `stw story`: the journal, of all or of one workload."""
+
+import sys
+
+import click
+import msgspec
+
+from stellwerk.cli.output import Output, list_options, narrate, write_data, write_lines, write_list
+from stellwerk.cli.render.events import columns, line_of
+from stellwerk.cli.session import complete_names, connect, now_ms
+from stellwerk.client.wire import EventRecord
+
+SHOWN = 100
+
+
+@click.command("events", epilog="Example: stw events -f")
+@click.argument("workload", required=False, shell_complete=complete_names)
+@click.option("-f", "--follow", is_flag=True, help="Go on as things happen.")
+@click.option("--after", type=click.IntRange(0), help="Only after this sequence number.")
+@click.option(
+    "-n",
+    "--last",
+    type=click.IntRange(0),
+    default=SHOWN,
+    help=f"At most so many of the last (default {SHOWN}); 0 for all.",
+)
+@list_options
+def events(
+    workload: str | None, follow: bool, after: int | None, last: int, output: Output
+) -> None:
+    """Print the journal: what happened, in order."""
+    client = connect()
+    start = after
+    if start is None:
+        newest = client.server_status().seq
+        start = max(0, newest - last) if last and not workload else 0
+    records = list(client.events(after=start, workload=workload))
+    shown = records[-last:] if last else records
+    write_list(
+        shown,
+        columns(now_ms()),
+        output,
+        name=lambda record: str(record.seq),
+        empty="" if follow else "nothing happened yet",
+        then="" if follow else "next: stw events -f, or: stw story NAME",
+    )
+    if follow:
+        newest = records[-1].seq if records else start
+        for record in client.events(after=newest, follow=True, workload=workload):
+            _print(record, output)
+
+
+@click.command("story", epilog="Example: stw story digits")
+@click.argument("name", shell_complete=complete_names)
+@list_options
+def story(name: str, output: Output) -> None:
+    """Print one workload's whole history, a sentence per fact."""
+    client = connect()
+    found = client.get(name)
+    records = list(client.events(workload=found.id))
+    write_list(records, columns(now_ms()), output, name=lambda record: str(record.seq))
+    if output.for_people:
+        narrate(f"next: stw show {found.name}")
+
+
+def _print(record: EventRecord, output: Output) -> None:
+    if output.for_people:
+        write_lines([line_of(record, now_ms())])
+    elif output.format == "name":
+        write_lines([str(record.seq)])
+    else:
+        write_data(msgspec.to_builtins(record), "jsonl")
+    sys.stdout.flush()

@@ -1,0 +1,109 @@
+"""`stw ls` and `stw cp`: a job's files."""
+
+import os
+import shutil
+import stat
+
+import click
+from msgspec import Struct
+
+from stellwerk.cli.errors import CommandError, usage
+from stellwerk.cli.output import Output, list_options, narrate, write_list
+from stellwerk.cli.places import find
+from stellwerk.cli.render.table import Column
+from stellwerk.cli.render.units import age, plural, size
+from stellwerk.cli.session import complete_names, connect, now_ms
+
+
+class FileLine(Struct):
+    """One entry of a folder."""
+
+    name: str
+    kind: str
+    size: int
+    modified_ms: int
+
+
+@click.command("ls", epilog="Example: stw ls digits outputs:")
+@click.argument("name", shell_complete=complete_names)
+@click.argument("path", default="", metavar="[PATH]")
+@list_options
+def ls(name: str, path: str, output: Output) -> None:
+    """List files of a job: in its work directory, or `outputs:PATH`, `checkpoints:PATH`."""
+    client = connect()
+    show = client.get(name)
+    place = find(client, show, path)
+    columns: list[Column[FileLine]] = [
+        Column("name", "NAME", lambda line: line.name),
+        Column(
+            "size",
+            "SIZE",
+            lambda line: "-" if line.kind == "folder" else size(line.size),
+            lambda line: line.size,
+            right=True,
+        ),
+        Column(
+            "age",
+            "AGE",
+            lambda line: age(line.modified_ms, now_ms()),
+            lambda line: -line.modified_ms,
+            right=True,
+        ),
+    ]
+    write_list(
+        _listing(place.path),
+        columns,
+        output,
+        name=lambda line: line.name,
+        empty=f"the {place.area} of {show.name} is empty" if place.path == place.root else "empty",
+        then=f"in {place.path}   next: stw cp {show.name}:PATH .",
+    )
+
+
+@click.command("cp", epilog="Example: stw cp digits:outputs:model.npz .")
+@click.argument("source", metavar="NAME:PATH")
+@click.argument("destination", metavar="DEST", default=".")
+@click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
+def cp(source: str, destination: str, force: bool) -> None:
+    """Copy a file or folder of a job here: NAME:PATH, NAME:outputs:PATH, NAME:checkpoints:PATH."""
+    name, mark, path = source.partition(":")
+    if not mark or not name:
+        raise usage("usage/source", f"`{source}` names no job's file", "write NAME:PATH")
+    client = connect()
+    show = client.get(name)
+    place = find(client, show, path)
+    own_name = os.path.basename(place.path) if place.path != place.root else place.area
+    target = destination
+    if os.path.isdir(destination):
+        target = os.path.join(destination, own_name)
+    if os.path.lexists(target) and not force:
+        raise CommandError("files/exists", f"{target} is there already", "replace it with --force")
+    count = _copy(place.path, target)
+    narrate(f"copied {plural(count, 'file')} to {target}")
+
+
+def _copy(source: str, target: str) -> int:
+    try:
+        if not os.path.isdir(source):
+            shutil.copy2(source, target)
+            return 1
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        said = getattr(error, "strerror", None) or str(error)[:300]
+        raise CommandError("files/copy", f"{source} can't be copied to {target}: {said}") from error
+    return sum(len(files) for _, _, files in os.walk(target))
+
+
+def _listing(path: str) -> list[FileLine]:
+    if not os.path.isdir(path):
+        return [_line(os.path.basename(path), os.lstat(path))]
+    with os.scandir(path) as entries:
+        found = [_line(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    return sorted(found, key=lambda line: line.name)
+
+
+def _line(name: str, status: os.stat_result) -> FileLine:
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
+    kind = kinds.get(stat.S_IFMT(status.st_mode), "special")
+    shown = f"{name}/" if kind == "folder" else name
+    return FileLine(shown, kind, status.st_size, status.st_mtime_ns // 1_000_000)

@@ -1,0 +1,40 @@
+"""`stw rerun`: submits a workload's task once more, with the code it had."""
+
+from typing import Any
+
+import click
+
+from stellwerk.cli.commands.run import followed
+from stellwerk.cli.output import write_data
+from stellwerk.cli.session import complete_names, connect
+from stellwerk.cli.terminal import Narrator
+
+
+@click.command("rerun", epilog="Example: stw rerun digits")
+@click.argument("name", shell_complete=complete_names)
+@click.option("-d", "--detach", is_flag=True, help="Submit only; don't follow.")
+@click.option("--key", default="", help="Submit at most once under this key.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the job's output.")
+@click.option(
+    "-o",
+    "output_format",
+    type=click.Choice(["json", "name"]),
+    metavar="json|name",
+    help="Print this of the new workload, and don't follow.",
+)
+def command(name: str, key: str, **flags: Any) -> int:
+    """Submit the same task again: same text, code, variables and secrets; then follow it."""
+    client = connect()
+    narrator = Narrator(quiet=flags["quiet"])
+    submitted = client.rerun(name, key=key)
+    narrator.say(f"submitted {submitted.name} ({submitted.id}), the task of {name} again")
+    if flags["output_format"] == "json":
+        write_data({"id": submitted.id, "name": submitted.name, "phase": submitted.phase}, "json")
+        return 0
+    if flags["output_format"] == "name":
+        click.echo(submitted.name)
+        return 0
+    if flags["detach"]:
+        narrator.say(f"  next: stw logs -f {submitted.name}   or: stw show {submitted.name}")
+        return 0
+    return followed(client, submitted.id, narrator)

@@ -1,0 +1,152 @@
+"""The fleet: one line per cluster with what is free; one per GPU with a bar of its memory."""
+
+from collections import Counter
+
+from msgspec import Struct
+
+from stellwerk.cli.render.phases import phase_cell
+from stellwerk.cli.render.table import Column
+from stellwerk.cli.render.units import duration, plural, size
+from stellwerk.cli.terminal import Terminal
+from stellwerk.client.wire import ClusterView, DeviceView
+
+BAR = 22
+GIB = 2**30
+
+
+class GpuLine(Struct):
+    """A device with the place it is in."""
+
+    cluster: str
+    node: str
+    facts_age_ms: int | None
+    device: DeviceView
+
+
+def columns() -> list[Column[ClusterView]]:
+    """What `clusters` shows."""
+    return [
+        Column("name", "NAME", lambda one: one.name),
+        Column(
+            "kind",
+            "KIND",
+            lambda one: one.kind if one.kind == one.driver else f"{one.driver} {one.kind}".strip(),
+        ),
+        Column("state", "STATE", lambda one: phase_cell(one.state)),
+        Column(
+            "nodes",
+            "NODES",
+            lambda one: str(len(one.nodes)),
+            lambda one: len(one.nodes),
+            right=True,
+        ),
+        Column("free", "FREE", free),
+        Column("total", "OF", total),
+        Column(
+            "runs", "RUNS", lambda one: str(len(one.runs)), lambda one: len(one.runs), right=True
+        ),
+        Column(
+            "facts",
+            "FACTS",
+            lambda one: facts_age(one.facts_age_ms),
+            lambda one: one.facts_age_ms or 0,
+            right=True,
+        ),
+        Column(
+            "labels",
+            "LABELS",
+            lambda one: ",".join(f"{k}={v}" for k, v in one.labels.items()),
+            wide=True,
+        ),
+        Column(
+            "note", "NOTE", lambda one: "; ".join(n.note for n in one.nodes if n.note), grows=True
+        ),
+    ]
+
+
+def free(cluster: ClusterView) -> str:
+    """`6 CPU, 14 GiB, 2xA100`: what a new run could get, over all nodes that are ready."""
+    ready = [node for node in cluster.nodes if node.state == "ready"]
+    unheld = Counter(
+        device.kind
+        for node in ready
+        for device in node.devices
+        if not device.held_bytes and not device.foreign_bytes
+    )
+    cpus = sum(node.cpus_free for node in ready)
+    memory = sum(node.memory_free_bytes for node in ready)
+    return _amounts(cpus, memory, unheld)
+
+
+def total(cluster: ClusterView) -> str:
+    """What there is."""
+    devices = Counter(device.kind for node in cluster.nodes for device in node.devices)
+    cpus = sum(node.cpus for node in cluster.nodes)
+    return _amounts(cpus, sum(node.memory_bytes for node in cluster.nodes), devices)
+
+
+def facts_age(age_ms: int | None) -> str:
+    """How old what is known of it is."""
+    return "-" if age_ms is None else duration(age_ms // 1000 * 1000) if age_ms >= 1000 else "now"
+
+
+def gpu_lines(clusters: tuple[ClusterView, ...], wanted: str | None) -> list[GpuLine]:
+    """All devices, of all clusters or of one."""
+    return [
+        GpuLine(cluster.name, node.name, cluster.facts_age_ms, device)
+        for cluster in clusters
+        if wanted in {None, cluster.name}
+        for node in cluster.nodes
+        for device in node.devices
+    ]
+
+
+def gpu_columns(terminal: Terminal) -> list[Column[GpuLine]]:
+    """What `gpu` shows."""
+    return [
+        Column("cluster", "CLUSTER", lambda line: line.cluster),
+        Column("node", "NODE", lambda line: line.node),
+        Column("device", "DEVICE", lambda line: f"{line.device.index} {line.device.kind}"),
+        Column(
+            "memory",
+            "MEMORY",
+            lambda line: bar(line.device, terminal),
+            lambda line: line.device.held_bytes + line.device.foreign_bytes,
+        ),
+        Column("runs", "RUNS", lambda line: ",".join(line.device.runs) or "-"),
+        Column("facts", "FACTS", lambda line: facts_age(line.facts_age_ms), right=True),
+        Column("note", "NOTE", lambda line: _foreign(line.device), grows=True),
+        Column("uuid", "UUID", lambda line: line.device.uuid, wide=True),
+    ]
+
+
+def bar(device: DeviceView, terminal: Terminal) -> str:
+    """`[#####xx...........] 20/80`: held by runs (#), by others (x), free (.), in GiB."""
+    full, other, empty = ("█", "▒", "·") if terminal.unicode else ("#", "x", ".")
+    numbers = (
+        f"{(device.held_bytes + device.foreign_bytes) / GIB:.0f}/{device.memory_bytes / GIB:.0f}"
+    )
+    if not terminal.is_tty:
+        return numbers
+    scale = BAR / max(1, device.memory_bytes)
+    held = min(BAR, round(device.held_bytes * scale))
+    foreign = min(BAR - held, round(device.foreign_bytes * scale))
+    return f"[{full * held}{other * foreign}{empty * (BAR - held - foreign)}] {numbers:>7}"
+
+
+def _foreign(device: DeviceView) -> str:
+    if not device.foreign_bytes:
+        return ""
+    return f"{size(device.foreign_bytes)} held by processes outside Stellwerk"
+
+
+def _amounts(cpus: float, memory_bytes: int, devices: Counter[str]) -> str:
+    parts = [f"{cpus:g} CPU", size(memory_bytes)]
+    parts += [f"{count}x{kind}" for kind, count in sorted(devices.items())]
+    return ", ".join(parts)
+
+
+def summary(lines: list[GpuLine]) -> str:
+    """What there is in one sentence."""
+    idle = sum(not (line.device.held_bytes or line.device.foreign_bytes) for line in lines)
+    return f"{plural(len(lines), 'GPU')}, {idle} of them free"

@@ -1,0 +1,67 @@
+"""One line per fact of the journal: number, time, who, and a sentence."""
+
+import msgspec
+
+from stellwerk.cli.render.table import Column
+from stellwerk.cli.render.units import clock, plural
+from stellwerk.client.wire import EventRecord
+from stellwerk.core.model import events as ev
+from stellwerk.server.story import sentence
+
+NAMES = 8
+
+
+def columns(now_ms: int) -> list[Column[EventRecord]]:
+    """What `events` and `story` show."""
+    return [
+        Column("seq", "SEQ", lambda record: str(record.seq), lambda record: record.seq, right=True),
+        Column(
+            "time", "TIME", lambda record: clock(record.at_ms, now_ms), lambda record: record.at_ms
+        ),
+        Column("actor", "BY", lambda record: record.actor or "-"),
+        Column("type", "TYPE", lambda record: record.type, wide=True),
+        Column("about", "ABOUT", subject),
+        Column("what", "WHAT", what, grows=True),
+    ]
+
+
+def line_of(record: EventRecord, now_ms: int) -> str:
+    """The same as a single line, for a stream whose widths aren't known."""
+    parts = [clock(record.at_ms, now_ms), subject(record), what(record)]
+    return "  ".join(part for part in parts if part != "-")
+
+
+def subject(record: EventRecord) -> str:
+    """The workload, cluster or shape that a fact is about."""
+    event = record.event
+    if record.type == "submitted":
+        return str(event.get("submit", {}).get("name", "-"))
+    if record.type == "cluster-observed":
+        return str(event.get("cluster", {}).get("name", "-"))
+    if workload := event.get("workload") or event.get("id"):
+        return str(workload)
+    if run := event.get("run"):
+        return str(run).rpartition("-")[0]
+    return str(event.get("shape", "-"))
+
+
+def what(record: EventRecord) -> str:
+    """A sentence; a type that this version doesn't know is named."""
+    try:
+        known = msgspec.convert(msgspec.to_builtins(record), ev.Record)
+    except msgspec.ValidationError:
+        return f"{record.type} (a fact this version does not know)"
+    return sentence(known) or _of_no_workload(known.event)
+
+
+def _of_no_workload(event: ev.Event) -> str:
+    match event:
+        case ev.LeaderChanged():
+            return f"a server leads, epoch {event.epoch}, version {event.version}"
+        case ev.ClusterObserved():
+            nodes, devices = event.cluster.nodes, sum(len(n.devices) for n in event.cluster.nodes)
+            cpus = sum(node.cpus_milli for node in nodes) // 1000
+            return f"has {plural(len(nodes), 'node')}, {cpus} CPUs, {plural(devices, 'GPU')}"
+        case ev.ShapeWaits():
+            return f"all of this shape wait: {', '.join(r.code for r in event.reasons[:NAMES])}"
+    return ""

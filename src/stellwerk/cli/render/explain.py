@@ -1,0 +1,78 @@
+"""Why here, why not there: the candidates of a decision as a matrix, and what would change it."""
+
+from collections.abc import Callable
+
+from stellwerk.cli.render.phases import phase_cell
+from stellwerk.cli.render.reasons import in_a_row, in_full
+from stellwerk.cli.render.table import Column, table
+from stellwerk.cli.render.units import clock, duration
+from stellwerk.cli.terminal import Terminal
+from stellwerk.client.wire import CandidateView, DecisionView, Explained
+
+WAITING = {"Pending", "Held"}
+ENDED = {"Succeeded", "Failed", "Cancelled"}
+
+
+def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]:
+    """The whole answer."""
+    lines = [_headline(explained, now_ms)]
+    lines += in_full(explained.reasons)
+    if decision := explained.decision:
+        narrow = terminal._replace(width=max(0, terminal.width - 2))
+        matrix = table(_columns(decision), decision.candidates, narrow)
+        lines += ["", *(f"  {line}" for line in matrix)]
+        lines += _runner_up(decision)
+        for i, change in enumerate(decision.change):
+            lines.append(
+                ("what would change it: " if i == 0 else "                      ") + change
+            )
+    return lines
+
+
+def _headline(explained: Explained, now_ms: int) -> str:
+    name, decision = explained.name, explained.decision
+    where = decision.chosen if decision else None
+    if explained.phase in WAITING:
+        place = explained.position
+        line = f" (#{place.place} of {place.waiting})" if place and place.place else ""
+        head = f"{name} {'waits' if explained.phase == 'Pending' else 'is held'}{line}"
+    elif explained.phase in ENDED:
+        run = f", run {explained.run}" if explained.run else ""
+        head = f"{name} was on {where}{run}" if where else f"{name} never ran"
+    else:
+        head = f"{name} is on {where}" if where else f"{name} is {explained.phase}"
+    if decision is None:
+        return f"{head} (no decision recorded)"
+    made = clock(decision.at_ms, now_ms) if decision.at_ms else "at an unknown time"
+    return f"{head} (decision {decision.id}, {made}, {duration(decision.age_ms)} ago)"
+
+
+def _columns(decision: DecisionView) -> list[Column[CandidateView]]:
+    scores = list(dict.fromkeys(name for one in decision.candidates for name in one.scores))
+    columns: list[Column[CandidateView]] = [
+        Column("cluster", "CLUSTER", lambda one: one.cluster),
+        Column("verdict", "VERDICT", lambda one: phase_cell(one.verdict)),
+    ]
+    if len({one.alternative for one in decision.candidates}) > 1:
+        columns.append(Column("wants", "FOR", lambda one: one.wants or f"#{one.alternative + 1}"))
+    columns += [Column(name, name, _score(name), right=True) for name in scores]
+    if scores:
+        columns.append(
+            Column("total", "=", lambda one: str(one.total) if one.scores else "", right=True)
+        )
+    columns.append(Column("why", "WHY", _why, grows=True))
+    return columns
+
+
+def _score(name: str) -> Callable[[CandidateView], str]:
+    return lambda one: str(one.scores[name]) if name in one.scores else ""
+
+
+def _why(candidate: CandidateView) -> str:
+    if candidate.reasons:
+        return in_a_row(candidate.reasons)
+    return "; ".join(short.text or short.resource for short in candidate.shortfalls)
+
+
+def _runner_up(decision: DecisionView) -> list[str]:
+    return [f"next best: {decision.runner_up}"] if decision.runner_up else []
