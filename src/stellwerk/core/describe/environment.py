@@ -25,7 +25,7 @@ _DOCKER_LOGIN = ("SKYPILOT_DOCKER_USERNAME", "SKYPILOT_DOCKER_PASSWORD", "SKYPIL
 
 
 class Given(Struct, frozen=True):
-    """What flags say about the environment; a None stands for `--env NAME` with nothing to take."""
+    """What flags say about the environment; a None leaves a variable to the file."""
 
     envs: Mapping[str, str | None] = {}
     secrets: Mapping[str, str] = {}
@@ -115,7 +115,7 @@ def _read_envs(
                 "write the name in quotes",
             )
         if entry.value.is_null:
-            if entry.key not in given:
+            if given.get(entry.key) is None:
                 _report_missing(report, entry)
             continue
         value = as_text(entry.value)
@@ -124,15 +124,7 @@ def _read_envs(
     for name, flag_value in given.items():
         if not check_name(report, None, "--env", name):
             continue
-        if flag_value is None:
-            report.problem(
-                "spec/env-missing",
-                None,
-                "--env",
-                f"`{name}` isn't set where you are",
-                f"write `--env {name}=VALUE`, or set it first",
-            )
-        elif check_size(report, None, "--env", name, flag_value):
+        if flag_value is not None and check_size(report, None, "--env", name, flag_value):
             envs[name] = flag_value
     return envs
 

@@ -115,7 +115,7 @@ class Report:
     def problem(
         self, code: str, node: Node | None, path: str, message: str, help: str = ""
     ) -> None:
-        """Something is wrong at a node; with a flag named by `path` if there is none, or no line."""
+        """Something is wrong at a node, or without one (or its line) with a flag named `path`."""
         if self.full:
             self.uncounted += 1
             return

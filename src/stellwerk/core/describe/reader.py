@@ -40,7 +40,7 @@ _REMEDIES = {
 }
 
 
-class _Unreadable(Exception):  # noqa: N818  (not an error of its own: the report has it)
+class _Unreadable(Exception):
     """Reading can't go on; the report says why."""
 
 

@@ -183,13 +183,12 @@ def _where_conflict(report: Report, merged: dict[str, Any], place: Node, path: s
     old = [name for name in _OLD_WHERE if name in merged]
     if "infra" not in merged or not old:
         return False
-    named = Where(*(merged.get(name) for name in _OLD_WHERE)).text()
     report.problem(
         "spec/infra",
         place,
         f"{path}.infra",
         f"`infra` and `{old[0]}` can't be given together",
-        f"write `infra: {named}` alone",
+        "keep `infra`: it says all of " + ", ".join(f"`{name}`" for name in old),
     )
     return True
 
@@ -356,3 +355,4 @@ def _fields(wish: Reader) -> dict[str, Reader]:
 
 _PART_FIELDS = _fields(one_accelerator)
 _BASE_FIELDS = {**_fields(accelerators), "any_of": _alternatives, "ordered": _alternatives}
+RESOURCE_KEYS = tuple(_BASE_FIELDS)
