@@ -17,6 +17,7 @@ from typing import IO, Self
 from msgspec import Struct
 
 from stellwerk.core.model.ids import BlobHash
+from stellwerk.store.disk import flush_folder
 from stellwerk.store.errors import StoreError, from_os, refusal
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -120,7 +121,7 @@ class BlobStore:
             return
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _flush_folder(folder.parent)
+            flush_folder(folder.parent)
         self._folders.add(str(folder))
 
     def _renew(self, name: str) -> bool:
@@ -173,7 +174,7 @@ class Incoming:
             self._store.make_folder(path.parent)
             os.chmod(self._temporary, 0o400)
             os.rename(self._temporary, path)
-            _flush_folder(path.parent)
+            flush_folder(path.parent)
         return name
 
     def __exit__(self, *exc: object) -> None:
@@ -198,14 +199,6 @@ def chunks_of(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _checked(name: str) -> str:

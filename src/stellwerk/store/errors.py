@@ -4,6 +4,7 @@ The database's and the disk's own errors are told apart here and nowhere else. C
 
     store/network-file-system  the state would lie where locks and durability can't be trusted
     store/permission           the folder or a file in it can't be written by this user
+    store/place                the path isn't one that can hold a folder or a file
     store/full                 no room; writes work again as soon as there is
     store/locked               another program holds the database for longer than we wait
     store/damaged              the database's contents are broken
@@ -32,6 +33,7 @@ FULL_BELOW_BYTES = 1 << 20
 
 _FULL_ERRNO = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED_ERRNO = (errno.EACCES, errno.EPERM, errno.EROFS)
+_PLACE_ERRNO = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 class StoreError(StellwerkError):
@@ -94,6 +96,12 @@ def from_os(error: OSError, place: str) -> StoreError:
         return full(place)
     if error.errno in _DENIED_ERRNO:
         return denied(place, os.strerror(error.errno))
+    if error.errno in _PLACE_ERRNO:
+        return refusal(
+            "store/place",
+            f"can't keep state at {place}: {error.strerror}",
+            "choose another place: export STELLWERK_HOME=/var/tmp/stellwerk-$USER",
+        )
     return _io(place, error.strerror or str(error))
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from msgspec import Struct
 
 from stellwerk.store import schema
+from stellwerk.store.disk import flush_folder
 from stellwerk.store.errors import from_os, refusal
 from stellwerk.store.statements import Prepared, param, upsert
 
@@ -118,6 +119,12 @@ class SecretStore:
 
         try:
             return Fernet(self._key_file.read_bytes())
+        except ValueError:
+            raise refusal(
+                "store/no-key",
+                f"{self._key_file} doesn't hold a key",
+                "restore the file from a backup, or remove it and put the secrets again",
+            ) from None
         except FileNotFoundError:
             return Fernet(self._make_key(Fernet.generate_key()))
         except OSError as error:
@@ -145,6 +152,7 @@ class SecretStore:
                 key = self._key_file.read_bytes()
             finally:
                 os.unlink(temporary)
+            flush_folder(self._key_file.parent)
         except OSError as error:
             raise from_os(error, str(self._key_file)) from error
         return key

@@ -5,7 +5,6 @@ the disk; any thread may call them, and their order is kept. Reading methods ans
 last commit. Everything that goes wrong is a `StoreError` with a code.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -24,7 +23,8 @@ from stellwerk.core.model.ids import DecisionId, ShapeId, WorkloadId
 from stellwerk.core.model.resources import Shape
 from stellwerk.store import connect, facts, images, inbox, journal, views
 from stellwerk.store.blobs import BlobStore
-from stellwerk.store.errors import StoreError, free_bytes, from_database, from_os, full
+from stellwerk.store.disk import make_home
+from stellwerk.store.errors import StoreError, free_bytes, from_database, full
 from stellwerk.store.inbox import Ack, NewCommand
 from stellwerk.store.journal import Batch
 from stellwerk.store.migrations import migrate
@@ -61,7 +61,7 @@ class Store:
         code, or not ours to write.
         """
         check_place(str(home))
-        _make_folder(home)
+        make_home(home)
         path = database_path(home)
         unchecked = connect.needs_check(path)
         writing = connect.write_engine(path)
@@ -241,17 +241,3 @@ class Store:
 def database_path(home: Path) -> str:
     """Where the database of a state folder is."""
     return str(home / "store.db")
-
-
-def _make_folder(home: Path) -> None:
-    """Makes the state folder, for its user alone, and makes its being there durable."""
-    try:
-        if not home.is_dir():
-            os.makedirs(home, mode=0o700)
-            parent = os.open(home.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(parent)
-            finally:
-                os.close(parent)
-    except OSError as error:
-        raise from_os(error, str(home)) from error

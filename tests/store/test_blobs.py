@@ -1,0 +1,139 @@
+"""Blobs: named by their content, whole or not there."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stellwerk.store import BlobStore, StoreError, chunks_of
+
+HELLO = hashlib.sha256(b"hello").hexdigest()
+ABSENT = "f" * 64
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path / "blobs")
+
+
+def age(path: Path, ms: int) -> None:
+    os.utime(path, ns=(ms * 1_000_000, ms * 1_000_000))
+
+
+def test_put_and_get(blobs: BlobStore) -> None:
+    """Content comes back under the hash of it, and lies in a file that isn't written to."""
+    assert blobs.put(b"hello") == HELLO
+    assert blobs.put(b"hello") == HELLO
+    assert blobs.get(HELLO) == blobs.get(HELLO, verify=True) == b"hello"
+    path = blobs.path(HELLO)
+    assert path.read_bytes() == b"hello"
+    assert path.parent.name == HELLO[:2]
+    assert path.stat().st_mode & 0o777 == 0o400
+    assert blobs.get(blobs.put(b"")) == b""
+
+
+def test_streams(blobs: BlobStore, tmp_path: Path) -> None:
+    """A blob in parts has the same name as one in a piece; a file is read in parts."""
+    assert blobs.put_stream([b"he", b"", b"llo"]) == HELLO
+    big = tmp_path / "big"
+    big.write_bytes(os.urandom(3_000_000))
+    name = blobs.put_stream(chunks_of(big), hashlib.sha256(big.read_bytes()).hexdigest())
+    assert blobs.get(name) == big.read_bytes()
+    with blobs.incoming() as blob:
+        blob.write(b"hel")
+        blob.write(b"lo")
+        assert blob.keep(HELLO) == HELLO
+
+
+def test_a_wrong_hash_is_refused_and_leaves_nothing(blobs: BlobStore) -> None:
+    """What was sent under another's name isn't kept under any."""
+    with pytest.raises(StoreError) as caught:
+        blobs.put_stream([b"something else"], HELLO)
+    assert caught.value.code == "store/blob-damaged"
+    assert list(blobs.root.iterdir()) == []
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(blobs: BlobStore) -> None:
+    """Leaving the context without keeping removes what came so far."""
+
+    def breaks_off() -> Iterator[bytes]:
+        yield b"half"
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        blobs.put_stream(breaks_off())
+    assert list(blobs.root.iterdir()) == []
+
+
+def test_changed_content_is_noticed_when_asked(blobs: BlobStore) -> None:
+    """With ``verify`` a blob that was changed behind our back is an error."""
+    blobs.put(b"hello")
+    blobs.path(HELLO).chmod(0o600)
+    blobs.path(HELLO).write_bytes(b"jello")
+    assert blobs.get(HELLO) == b"jello"
+    with pytest.raises(StoreError) as caught:
+        blobs.get(HELLO, verify=True)
+    assert caught.value.code == "store/blob-damaged"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "abc", "../../etc/passwd", "F" * 64, HELLO + "\n", "/" + HELLO[1:], "é" * 64]
+)
+def test_what_is_no_hash_is_refused(blobs: BlobStore, name: str) -> None:
+    """Nothing but 64 digits ever becomes a path."""
+    for ask in (blobs.get, blobs.path, lambda name: blobs.missing([name])):
+        with pytest.raises(StoreError) as caught:
+            ask(name)
+        assert caught.value.code == "store/bad-hash"
+
+
+def test_an_absent_blob_is_an_error_of_its_own(blobs: BlobStore) -> None:
+    """Asking for what isn't there says so."""
+    with pytest.raises(StoreError) as caught:
+        blobs.get(ABSENT)
+    assert caught.value.code == "store/no-blob"
+
+
+def test_missing_ones(blobs: BlobStore) -> None:
+    """Those that must be sent, each once, in the order asked for."""
+    blobs.put(b"hello")
+    other = "0" * 64
+    assert blobs.missing([ABSENT, HELLO, other, ABSENT]) == [ABSENT, other]
+    assert blobs.missing([]) == []
+
+
+def test_gc_removes_what_is_old_and_not_referred_to(blobs: BlobStore) -> None:
+    """Referenced and young ones stay; a dry run says the same and removes nothing."""
+    assert blobs.gc((), 1_000).bytes == 0
+    old, kept, young = (blobs.put(data) for data in (b"old", b"kept", b"young"))
+    for name in (old, kept):
+        age(blobs.path(name), 1_000)
+    age(blobs.path(young), 3_000)
+    would = blobs.gc({kept}, 2_000, dry_run=True)
+    assert (would.hashes, would.bytes) == ((old,), 3)
+    assert blobs.missing([young]) == []
+    age(blobs.path(old), 1_000)
+    assert blobs.gc({kept}, 2_000) == would
+    assert blobs.missing([old, kept, young]) == [old]
+
+
+def test_asking_for_a_blob_protects_it(blobs: BlobStore) -> None:
+    """A client that was told a blob is there may rely on it until it has submitted."""
+    for renew in (lambda: blobs.missing([HELLO]), lambda: blobs.put(b"hello")):
+        blobs.put(b"hello")
+        age(blobs.path(HELLO), 1_000)
+        renew()
+        assert blobs.gc((), 2_000).hashes == ()
+
+
+def test_gc_removes_what_an_interrupted_put_left(blobs: BlobStore) -> None:
+    """A temporary file of a server that was killed goes by age too."""
+    blobs.put(b"hello")
+    left = blobs.root / ".new-xyz"
+    left.write_bytes(b"half")
+    age(left, 1_000)
+    collected = blobs.gc({HELLO}, 2_000)
+    assert (collected.hashes, collected.bytes) == ((), 4)
+    assert not left.exists()
