@@ -1,4 +1,4 @@
-"""Runs beside a job on a machine: starts it, watches it, stops it gently, and writes down how it ended.
+"""Runs beside a job on a machine: starts it, watches it, stops it, writes down how it ended.
 
 Standard library only, Python 3.9 or later, and nothing else of Stellwerk: the whole package travels
 as one file (see `bundle`). Files on a machine and the protocol are described in `docs/runtime.md`.
@@ -8,4 +8,4 @@ from __future__ import annotations
 
 VERSION = "0.1.0"
 PROTOCOL = 1
-"""The protocol spoken on the socket and in the files of a run; raised only with a meaning changed."""
+"""What is spoken on the socket and in the files of a run; raised only when a meaning changes."""

@@ -5,6 +5,7 @@ The record is complete before it has its name, and survives a power cut from the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import traceback
@@ -33,9 +34,16 @@ def run_and_record(order: Order) -> None:
     except Exception:  # noqa: BLE001 - the job must not be left without an end by a fault of ours
         while kill_all_below(os.getpid()):
             time.sleep(0.05)
-        record = bare_record(order.spec.identity, "wrapper_died", traceback.format_exc(limit=8))
+        _keep_traceback(files)
+        message = "a fault of the runtime ended the run; wrapper.log beside its output has more"
+        record = bare_record(order.spec.identity, "wrapper_died", message)
     write_end(files, record)
     tell(order.places.inbox, {"run": order.spec.run})
+
+
+def _keep_traceback(files: RunFiles) -> None:
+    with contextlib.suppress(OSError), open(files.path("wrapper.log"), "a") as log:
+        log.write(traceback.format_exc())
 
 
 def write_end(files: RunFiles, record: JSONObject) -> None:

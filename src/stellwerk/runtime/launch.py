@@ -6,6 +6,7 @@ place and never a job that failed.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -77,6 +78,9 @@ def spawn(start: Start, inherited: Inherited) -> int:
 def _sentence(stage: str, code: int, start: Start) -> str:
     if stage == "directory":
         return f"the directory `{start.cwd}` can't be entered: {os.strerror(code)}"
+    if code == errno.E2BIG:
+        size = sum(len(os.fsencode(f"{name}={value}")) + 1 for name, value in start.env.items())
+        return f"the environment ({size} bytes) and the arguments are larger than Linux allows"
     if stage == "program":
         return f"the program `{start.argv[0]}` can't be executed: {os.strerror(code)}"
     return f"no process could be started: {os.strerror(code)}"
@@ -100,7 +104,7 @@ def _become(start: Start, log: int, told: int, parent: int, inherited: Inherited
         stage = 1
         os.chdir(start.cwd)
         stage = 2
-        os.execvpe(start.argv[0], list(start.argv), start.env)
+        os.execvpe(start.argv[0], list(start.argv), start.env)  # noqa: S606 - no shell is wanted
     except OSError as error:
         os.write(told, struct.pack("ii", stage, error.errno or 0))
     finally:

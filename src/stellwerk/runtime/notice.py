@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Optional
 
 from . import processes
 from .files import JSONObject, RunFiles, write_json
 from .loop import Loop
 from .processes import Process
+from .spec import MOST_SIGNALS
 from .stopping import CANCEL, PREEMPT, TIME_LIMIT, WINDOW, Seen, recipients
 from .system import monotonic_ms, now_ms
 
@@ -80,14 +82,17 @@ class Notice:
             return
         self.withdrawn, self._withdrawn_at_ms = True, now_ms()
         self.stop_acting()
-        with open(self._hands.files.withdrawn, "wb"):
-            self._remove(self._hands.files.stop)
+        try:
+            with open(self._hands.files.withdrawn, "wb"):
+                self._remove(self._hands.files.stop)
+        except OSError as error:
+            self._sent.append({"withdrawn_file": os.strerror(error.errno or 0)})
         self._hands.changed()
 
     def stop_acting(self) -> None:
         """Send nothing more."""
         self._hands.loop.cancel("grace", "awaited", "shells", "stragglers")
-        self._hands.loop.cancel(*(f"signal {index}" for index in range(64)))
+        self._hands.loop.cancel(*(f"signal {index:02}" for index in range(MOST_SIGNALS)))
 
     def as_json(self) -> Optional[JSONObject]:
         """For status.json and ended.json."""
@@ -105,16 +110,15 @@ class Notice:
         return max(0, self._deadline - monotonic_ms())
 
     def _schedule(self, signals: Signals) -> None:
-        """At once, or the lead time before the end; the last signal of all is the one that counts."""
-        waits = [
-            (0 if lead is None else max(0, self._left_ms() - lead), number)
-            for number, lead in signals
-        ]
-        for index, (wait_ms, number) in enumerate(sorted(waits[:64], key=lambda pair: pair[0])):
-            is_last = index == len(waits) - 1
-            self._hands.loop.after(
-                f"signal {index}", wait_ms, lambda n=number, last=is_last: self._send(n, last)
-            )
+        """At once, or the lead time before the end; the last signal of all is the one that counts.
+
+        `signals` come with the longest lead first.
+        """
+        last = len(signals) - 1
+        for index, (number, lead_ms) in enumerate(signals):
+            wait_ms = 0 if lead_ms is None else self._left_ms() - lead_ms
+            send = partial(self._send, number, is_last=index == last)
+            self._hands.loop.after(f"signal {index:02}", wait_ms, send)
 
     def _write_stop_file(self) -> None:
         self._remove(self._hands.files.withdrawn)
@@ -137,7 +141,7 @@ class Notice:
     def _of_the_job(self) -> list[Process]:
         return processes.descendants(os.getpid(), processes.everything())
 
-    def _send(self, number: int, is_last: bool) -> None:
+    def _send(self, number: int, *, is_last: bool) -> None:
         below = {process.pid: process for process in self._of_the_job()}
         seen = self._look_at(below, number)
         chosen = recipients(seen, is_last_signal=is_last)
@@ -156,11 +160,19 @@ class Notice:
     def _look_at(self, below: dict[int, Process], number: int) -> list[Seen]:
         shells = self._hands.rank_shells()
         seen = []
-        for pid in below:
+        for pid, process in below.items():
             masks = processes.signal_masks(pid)
             if masks is not None:
-                argv = processes.arguments(pid)
-                seen.append(Seen(pid, argv, masks.reacts_to(number), pid in shells))
+                seen.append(
+                    Seen(
+                        pid=pid,
+                        parent=process.parent,
+                        argv=processes.arguments(pid),
+                        reacts=masks.reacts_to(number),
+                        reads_pipe=processes.reads_pipe(pid),
+                        is_rank_shell=pid in shells,
+                    )
+                )
         return seen
 
     def _tell(self, them: list[Process], number: int, *, to_all: bool) -> None:

@@ -1,12 +1,196 @@
-"""Reads GPUs through NVIDIA's management library where the driver brought it."""
+"""Reads GPUs through NVIDIA's management library, where the driver brought it.
+
+A function the driver doesn't know, or doesn't allow, gives null for its value and nothing else.
+`STELLWERK_NVML_LIBRARY` names another library than the driver's.
+"""
 
 from __future__ import annotations
 
-from typing import Optional
+import os
+from typing import Any, Optional
 
 from .files import JSONObject
+from .processes import run_of
+
+try:
+    import ctypes
+
+    _CAN_LOAD = True
+except ImportError:
+    _CAN_LOAD = False
+
+_DEFAULT_LIBRARY = "libnvidia-ml.so.1"
+_TEXT_BYTES = 96
+_INSUFFICIENT_SIZE = 7
+_UNKNOWN = (1 << 64) - 1
+_PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
 
 
-def devices() -> tuple[list[JSONObject], Optional[str], Optional[str]]:
-    """GPUs, why there are none, and the driver's version."""
-    return [], "no NVIDIA driver on this machine (libnvidia-ml.so.1 isn't there)", None
+def devices() -> JSONObject:
+    """All GPUs as they are now: `{gpus, gpu_driver, gpu_trouble}`. Memory in bytes."""
+    if not _CAN_LOAD:
+        return _nothing("this Python can't load libraries (it was built without ctypes)")
+    name = os.environ.get("STELLWERK_NVML_LIBRARY") or _DEFAULT_LIBRARY
+    try:
+        library = ctypes.CDLL(name)
+    except OSError:
+        return _nothing(f"no NVIDIA driver here: `{name}` can't be loaded")
+    nvml = _Nvml(library)
+    trouble = nvml.open()
+    if trouble is not None:
+        return _nothing(f"the NVIDIA driver doesn't answer: {trouble}")
+    try:
+        gpus = [nvml.describe(index) for index in range(nvml.count())]
+        return {"gpus": gpus, "gpu_driver": nvml.driver_version(), "gpu_trouble": None}
+    finally:
+        nvml.close()
+
+
+def _nothing(why: str) -> JSONObject:
+    return {"gpus": [], "gpu_driver": None, "gpu_trouble": why}
+
+
+class _Nvml:
+    """The library's functions with their results as values; None where one has no answer."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def _call(self, name: str, *arguments: Any) -> Optional[int]:
+        """The function's status, or None where this driver has no such function."""
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            return None
+        return int(function(*arguments))
+
+    def open(self) -> Optional[str]:
+        """None, or why the driver doesn't work."""
+        status = self._call("nvmlInit_v2")
+        if status == 0:
+            return None
+        if status is None:
+            return "it is older than the interface this program knows"
+        try:
+            describe = self._library.nvmlErrorString
+        except AttributeError:
+            return f"error {status}"
+        describe.restype = ctypes.c_char_p
+        return str(describe(status).decode("utf-8", "replace"))
+
+    def close(self) -> None:
+        self._call("nvmlShutdown")
+
+    def count(self) -> int:
+        number = ctypes.c_uint()
+        return number.value if self._call("nvmlDeviceGetCount_v2", ctypes.byref(number)) == 0 else 0
+
+    def driver_version(self) -> Optional[str]:
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        status = self._call("nvmlSystemGetDriverVersion", text, ctypes.c_uint(_TEXT_BYTES))
+        return text.value.decode("utf-8", "replace") if status == 0 else None
+
+    def describe(self, index: int) -> JSONObject:
+        """One device; `trouble` where its handle can't be had (it fell off the bus, say)."""
+        device = ctypes.c_void_p()
+        status = self._call(
+            "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device)
+        )
+        if status != 0:
+            return {"index": index, "trouble": f"the driver refuses this device (error {status})"}
+        utilisation = self._numbers("nvmlDeviceGetUtilizationRates", device, 2, together=True)
+        mig = self._numbers("nvmlDeviceGetMigMode", device, 2)
+        capability = self._numbers("nvmlDeviceGetCudaComputeCapability", device, 2)
+        display = self._numbers("nvmlDeviceGetDisplayActive", device, 1)
+        return {
+            "index": index,
+            "uuid": self._text("nvmlDeviceGetUUID", device),
+            "name": self._text("nvmlDeviceGetName", device),
+            **self._memory(device),
+            "utilisation_percent": utilisation[0] if utilisation else None,
+            "compute_capability": ".".join(map(str, capability)) if capability else None,
+            "mig": bool(mig[0]) if mig else False,
+            "display_active": bool(display[0]) if display else None,
+            "processes": self._processes(device),
+            "trouble": None,
+        }
+
+    def _text(self, function: str, device: Any) -> Optional[str]:
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        status = self._call(function, device, text, ctypes.c_uint(_TEXT_BYTES))
+        return text.value.decode("utf-8", "replace") if status == 0 else None
+
+    def _numbers(
+        self, function: str, device: Any, count: int, *, together: bool = False
+    ) -> Optional[list[int]]:
+        """Unsigned results, each in an argument of its own or `together` in one structure."""
+        numbers = (ctypes.c_uint * count)()
+        width = ctypes.sizeof(ctypes.c_uint)
+        places = [ctypes.byref(numbers, 0 if together else width * i) for i in range(count)]
+        status = self._call(function, device, *(places[:1] if together else places))
+        return list(numbers) if status == 0 else None
+
+    def _memory(self, device: Any) -> JSONObject:
+        class Memory2(ctypes.Structure):
+            _fields_ = (
+                ("version", ctypes.c_uint),
+                ("total", ctypes.c_ulonglong),
+                ("reserved", ctypes.c_ulonglong),
+                ("free", ctypes.c_ulonglong),
+                ("used", ctypes.c_ulonglong),
+            )
+
+        newer = Memory2(version=ctypes.sizeof(Memory2) | 2 << 24)
+        if self._call("nvmlDeviceGetMemoryInfo_v2", device, ctypes.byref(newer)) == 0:
+            return _sizes(newer.total, newer.used, newer.free, newer.reserved)
+        older = (ctypes.c_ulonglong * 3)()
+        if self._call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(older)) == 0:
+            return _sizes(older[0], older[2], older[1], None)
+        return _sizes(None, None, None, None)
+
+    def _processes(self, device: Any) -> list[JSONObject]:
+        """Who uses the device; memory is null where the driver doesn't tell."""
+        found: dict[int, Optional[int]] = {}
+        for function in _PROCESS_LISTS:
+            for pid, used in self._process_list(function, device):
+                found[pid] = max(used or 0, found.get(pid) or 0) or None
+        return [
+            {"pid": pid, "memory_bytes": used, "run": run_of(pid)}
+            for pid, used in sorted(found.items())
+        ]
+
+    def _process_list(self, function: str, device: Any) -> list[tuple[int, Optional[int]]]:
+        class Process(ctypes.Structure):
+            _fields_ = (
+                ("pid", ctypes.c_uint),
+                ("used", ctypes.c_ulonglong),
+                ("gpu_instance", ctypes.c_uint),
+                ("compute_instance", ctypes.c_uint),
+            )
+
+        # More may come between two calls, so the table is larger than what was asked for.
+        room, status = 64, None
+        for _ in range(3):
+            table, count = (Process * room)(), ctypes.c_uint(room)
+            for version in ("_v3", "_v2"):
+                status = self._call(function + version, device, ctypes.byref(count), table)
+                if status is not None:
+                    break
+            if status == 0:
+                entries = table[: min(count.value, room)]
+                return [(e.pid, None if e.used == _UNKNOWN else e.used) for e in entries]
+            if status != _INSUFFICIENT_SIZE:
+                return []
+            room = max(room, count.value) * 2
+        return []
+
+
+def _sizes(
+    total: Optional[int], used: Optional[int], free: Optional[int], reserved: Optional[int]
+) -> JSONObject:
+    return {
+        "memory_bytes": total,
+        "memory_used_bytes": used,
+        "memory_free_bytes": free,
+        "memory_reserved_bytes": reserved,
+    }

@@ -66,9 +66,8 @@ def start(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObj
     if known is None and highest == spec.generation:
         raise Refused("forgotten", f"run `{spec.run}` ended here and was removed")
     if known is not None:
-        if known.ended is None:
-            raise Refused("busy", f"an older generation of run `{spec.run}` is still going on")
-        agent.roster.forget(known)
+        older = f"run `{spec.run}` is here in generation {known.identity.generation}"
+        raise Refused("busy", f"{older} ({known.state}); it has to end and be forgotten first")
     entry = _launch(agent, spec, secrets, request["spec"])
     return {**entry.report(), "existing": False}
 
@@ -159,9 +158,8 @@ def _whole_number(request: JSONObject, field: str) -> int:
 
 def _order(agent: Agent, entry: Entry, order: JSONObject) -> JSONObject:
     """Hand an order to the wrapper of a run."""
-    if entry.ended is None:
-        agent.roster.reread(entry)
-    if entry.ended is not None:
+    agent.roster.reread(entry)
+    if entry.has_ended():
         return {"state": "ended", "delivered": False}
     try:
         fifo = os.open(entry.files.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -171,7 +169,7 @@ def _order(agent: Agent, entry: Entry, order: JSONObject) -> JSONObject:
             os.close(fifo)
     except OSError as error:
         agent.roster.look(entry)
-        if entry.ended is not None:
+        if entry.has_ended():
             return {"state": "ended", "delivered": False}
         message = f"the wrapper of `{entry.run}` takes no orders: {error.strerror}"
         raise Refused("unreachable", message) from error
@@ -224,7 +222,7 @@ def forget(agent: Agent, _connection: Connection, request: JSONObject) -> JSONOb
         if refusal.code == "unknown_run":
             return {"removed": False}
         raise
-    if entry.ended is None:
+    if not entry.has_ended():
         raise Refused("not_ended", f"run `{entry.run}` is still {entry.state}")
     agent.roster.forget(entry)
     agent.empty_trash()

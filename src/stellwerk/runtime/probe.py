@@ -31,7 +31,6 @@ def probe(root: str) -> JSONObject:
     """All facts of this machine, as they are now. Sizes in bytes."""
     disk = shutil.disk_usage(root)
     memory = _memory()
-    gpus, gpu_trouble, driver = nvml.devices()
     return {
         "v": 1,
         "at_ms": system.now_ms(),
@@ -52,9 +51,7 @@ def probe(root: str) -> JSONObject:
         "python": platform.python_version(),
         "user": system.user_name(os.getuid()),
         "tools": [name for name in _TOOLS if shutil.which(name) is not None],
-        "gpus": gpus,
-        "gpu_driver": driver,
-        "gpu_trouble": gpu_trouble,
+        **nvml.devices(),
     }
 
 

@@ -78,7 +78,9 @@ class Prober:
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
         self._drop()
-        message = f"the machine could not be probed within {_LIMIT_MS // 1000} s: a driver or disk hangs"
+        message = (
+            f"the machine could not be probed within {_LIMIT_MS // 1000} s: a driver or disk hangs"
+        )
         self._reply({"error": {"code": "probe_hangs", "message": message}})
 
     def child_ended(self, pid: int) -> None:

@@ -135,11 +135,30 @@ def arguments(pid: int) -> list[str]:
     return [os.fsdecode(part) for part in raw.rstrip(b"\0").split(b"\0")] if raw else []
 
 
+def reads_pipe(pid: int) -> bool:
+    """Whether the standard input of a process is a pipe."""
+    try:
+        return os.readlink(f"/proc/{pid}/fd/0").startswith("pipe:")
+    except OSError:
+        return False
+
+
 def proportional_bytes(pid: int) -> Optional[int]:
     """Memory of a process with what it shares divided by the number of sharers, or None."""
     for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
+    return None
+
+
+_MARKER = b"STELLWERK_RUN_ID="
+
+
+def run_of(pid: int) -> Optional[str]:
+    """The run a process belongs to, by the marker in its environment, or None."""
+    for entry in _read(f"/proc/{pid}/environ", _LARGEST_READ).split(b"\0"):
+        if entry.startswith(_MARKER):
+            return os.fsdecode(entry[len(_MARKER) :])
     return None
 
 
@@ -149,15 +168,12 @@ def marked(run: str, table: Iterable[Process], run_directory: str, sessions: set
     One that has overwritten its environment counts when it is in a session of the run and its
     output goes into the run's directory.
     """
-    marker = b"STELLWERK_RUN_ID=" + os.fsencode(run)
     found = set()
     for process in table:
-        if not process.is_alive:
-            continue
-        environment = _read(f"/proc/{process.pid}/environ", _LARGEST_READ).split(b"\0")
-        in_session = process.session in sessions and _writes_into(process.pid, run_directory)
-        if marker in environment or in_session:
-            found.add(process.pid)
+        if process.is_alive:
+            in_session = process.session in sessions and _writes_into(process.pid, run_directory)
+            if in_session or run_of(process.pid) == run:
+                found.add(process.pid)
     return found
 
 

@@ -51,31 +51,34 @@ class Processes:
 
     def setup(self) -> Start:
         """The setup: without the variables of a rank, and without GPUs chosen for it."""
-        env = self._environment(self._spec.setup_env)
+        given = self._given(self._spec.setup_env)
+        env = self._environment(given)
         env.pop("CUDA_VISIBLE_DEVICES", None)
-        return self._bash("setup.sh", env, self._files.setup_log)
+        return self._bash("setup.sh", env, sorted(given), self._files.setup_log)
 
     def rank(self, rank: Rank) -> Start:
         """One rank of the run."""
-        env = self._environment(rank.env)
+        given = self._given(rank.env)
+        env = self._environment(given)
         log = self._files.rank_log(rank.rank)
         if self._spec.argv is not None:
             return Start(self._spec.argv, env, self.cwd, log)
-        return self._bash("run.sh", env, log)
+        return self._bash("run.sh", env, sorted(given), log)
 
     @property
     def script_has_own_trap(self) -> bool:
         """Whether the script takes a notice into its own hands by a trap of its own."""
         return has_own_trap(self._spec.script or "", self._signals)
 
-    def _environment(self, own: Mapping[str, str]) -> dict[str, str]:
+    def _given(self, own: Mapping[str, str]) -> dict[str, str]:
+        """What was asked for and what a job is promised, over whatever the shell offers."""
+        return {**self._spec.env, **own, **self._secrets, **self._contract()}
+
+    def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
         env = {} if self._spec.inherit_env else dict(self._shell.env)
         env.setdefault("PATH", _PLAIN_PATH)
         env.setdefault("PYTHONUNBUFFERED", "1")
-        env.update(self._spec.env)
-        env.update(own)
-        env.update(self._secrets)
-        env.update(self._contract())
+        env.update(given)
         return env
 
     def _contract(self) -> dict[str, str]:
@@ -89,12 +92,11 @@ class Processes:
             "STELLWERK_METRICS_FILE": self._files.metrics,
         }
 
-    def _bash(self, script: str, env: dict[str, str], log: str) -> Start:
+    def _bash(self, script: str, env: dict[str, str], given: list[str], log: str) -> Start:
         line = trap(self._spec.put_me_back, self._signals)
         path = self._files.path(script)
         before = self._files.path(script.replace(".sh", ".before.sh"))
         if self._spec.shell == "interactive" and not self._spec.inherit_env:
-            given = sorted(set(env) - set(self._shell.env) - {"BASH_ENV"})
             names = [name for name in given if is_variable_name(name)]
             write_atomically(before, os.fsencode(interactive_prologue(names, line)))
             argv = [_BASH, "--rcfile", before, "-i", path]

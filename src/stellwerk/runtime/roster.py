@@ -54,6 +54,10 @@ class Entry:
             return "ended"
         return str(self.status["phase"]) if self.status is not None else "starting"
 
+    def has_ended(self) -> bool:
+        """Whether the end is known."""
+        return self.ended is not None
+
     def report(self) -> JSONObject:
         """What a client is told of this run."""
         seen = {"state": self.state, "status": self.status, "ended": self.ended}
@@ -70,20 +74,19 @@ class Entry:
 class Roster:
     """All runs under one root; `on_change` gets a report whenever one has changed."""
 
-    def __init__(
-        self, places: Places, loop: Loop, on_change: Callable[[JSONObject], None]
-    ) -> None:
+    def __init__(self, places: Places, loop: Loop, on_change: Callable[[JSONObject], None]) -> None:
         self._places = places
         self._loop = loop
         self._on_change = on_change
         self._boot_id = boot_id()
+        self._thrown_away = 0
         self.entries: dict[str, Entry] = {}
         self.forgotten = Forgotten(places.forgotten)
 
     @property
     def live(self) -> list[Entry]:
         """Runs that haven't ended."""
-        return [entry for entry in self.entries.values() if entry.ended is None]
+        return [entry for entry in self.entries.values() if not entry.has_ended()]
 
     def adopt_all(self) -> None:
         """Take over what an earlier agent started, and close what is over."""
@@ -108,7 +111,7 @@ class Roster:
             self.watch(entry, None if started is None else int(started["pid"]))
 
     def watch(self, entry: Entry, pid: Optional[int]) -> None:
-        """Be told when the wrapper of a run ends; its lock has the last word on whether it lives."""
+        """Be told when the wrapper of a run ends; whether it lives is for its lock to say."""
         try:
             entry.pidfd = None if pid is None else open_pidfd(pid)
         except ProcessLookupError:
@@ -127,13 +130,13 @@ class Roster:
 
     def look(self, entry: Entry) -> None:
         """Read the files of a run again; close it if its wrapper is gone without an end."""
-        if self.entries.get(entry.run) is not entry or entry.ended is not None:
+        if self.entries.get(entry.run) is not entry or entry.has_ended():
             return
         alive = is_locked(entry.files)
         self.reread(entry)
-        if entry.ended is None and alive:
+        if not entry.has_ended() and alive:
             self._look_in(entry, _LOOK_MS if entry.pidfd is None else None)
-        elif entry.ended is None:
+        elif not entry.has_ended():
             self._clean_up(entry)
 
     def reread(self, entry: Entry) -> None:
@@ -188,7 +191,8 @@ class Roster:
 
     def throw_away(self, files: RunFiles) -> None:
         """Take a run's directory out of the way at once; `empty_trash` removes it."""
-        name = f"{os.path.basename(files.directory)}.{os.getpid()}.{len(os.listdir(self._places.trash))}"
+        self._thrown_away += 1
+        name = f"{os.path.basename(files.directory)}.{os.getpid()}.{self._thrown_away}"
         try:
             os.rename(files.directory, os.path.join(self._places.trash, name))
         except FileNotFoundError:

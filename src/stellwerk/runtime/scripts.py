@@ -35,7 +35,9 @@ def trap(codes: Iterable[int], signals: Iterable[int]) -> str:
 
 def prologue(snapshot: Optional[str], trap_line: str, user_bash_env: Optional[str]) -> str:
     """What plain bash reads before the user's text."""
-    restore = "unset BASH_ENV" if user_bash_env is None else f"BASH_ENV={shlex.quote(user_bash_env)}"
+    restore = (
+        "unset BASH_ENV" if user_bash_env is None else f"BASH_ENV={shlex.quote(user_bash_env)}"
+    )
     source = f". {shlex.quote(snapshot)}\n" if snapshot is not None else ""
     return f"{restore}\n{source}{trap_line}"
 

@@ -21,7 +21,7 @@ class SetupGate:
         self._lock: Optional[int] = None
 
     def enter(self) -> str:
-        """`mine`: run it, then call `succeeded` or `leave`; `cached`: skip it; `busy`: ask again."""
+        """`mine`: run it, then `succeeded` or `leave`; `cached`: skip it; `busy`: ask again."""
         if self._key is None:
             return MINE
         if self._lock is None:

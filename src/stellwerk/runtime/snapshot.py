@@ -26,16 +26,16 @@ _FAILURE_KEPT_MS = 10 * 60 * 1000
 _FORMAT = 1
 _START_UP_FILES = ("/etc/bash.bashrc", "/etc/bashrc", "~/.bashrc", "~/.bash_aliases", "~/.inputrc")
 _OF_ANOTHER_SESSION = frozenset(
-    "_ PWD OLDPWD SHLVL COLUMNS LINES TERM_SESSION_ID WINDOWID SSH_CLIENT SSH_CONNECTION SSH_TTY "
-    "GPG_TTY XDG_SESSION_ID NOTIFY_SOCKET INVOCATION_ID JOURNAL_STREAM LISTEN_FDS LISTEN_PID "
-    "BASH_ENV ENV PROMPT_COMMAND PS1 PS2 PS4 LS_COLORS STARSHIP_SESSION_KEY".split()
+    "_ PWD OLDPWD SHLVL COLUMNS LINES TERM_SESSION_ID WINDOWID SSH_CLIENT SSH_CONNECTION "
+    "SSH_TTY GPG_TTY XDG_SESSION_ID NOTIFY_SOCKET INVOCATION_ID JOURNAL_STREAM LISTEN_FDS "
+    "LISTEN_PID BASH_ENV ENV PROMPT_COMMAND PS1 PS2 PS4 LS_COLORS STARSHIP_SESSION_KEY".split()
 )
 _OF_ANOTHER_JOB = ("STELLWERK_", "SKYPILOT_", "SLURM_", "PET_", "OMPI_", "PMIX_", "TORCHELASTIC_")
 _NOT_CARRIED = frozenset(
-    "BASH EUID UID PPID SHELLOPTS DIRSTACK GROUPS RANDOM SRANDOM SECONDS LINENO PIPESTATUS FUNCNAME "
-    "HISTCMD HISTFILE HISTSIZE HISTFILESIZE HISTCONTROL IFS OPTIND OPTERR OPTARG PROMPT_COMMAND "
-    "PROMPT_DIRTRIM PS0 PS1 PS2 PS3 PS4 MAILCHECK MACHTYPE HOSTTYPE OSTYPE EPOCHSECONDS "
-    "EPOCHREALTIME COMP_WORDBREAKS COLUMNS LINES TERM _ __stw_v".split()
+    "BASH EUID UID PPID SHELLOPTS DIRSTACK GROUPS RANDOM SRANDOM SECONDS LINENO PIPESTATUS "
+    "FUNCNAME HISTCMD IFS OPTIND OPTERR OPTARG PROMPT_COMMAND PROMPT_DIRTRIM PS0 PS1 PS2 PS3 "
+    "PS4 MAILCHECK MACHTYPE HOSTTYPE OSTYPE EPOCHSECONDS EPOCHREALTIME COLUMNS LINES TERM _ "
+    "__stw_v".split()
 )
 _OPTIONS_LEFT_OUT = frozenset(
     "monitor emacs vi history histexpand ignoreeof noexec onecmd privileged".split()
@@ -44,7 +44,9 @@ _SHOPTS_LEFT_OUT = frozenset("login_shell restricted_shell expand_aliases".split
 _CAPTURE = r"""
 set +o > "$1/options"; set +eux; shopt -p > "$1/shopts"
 IFS=$' \t\n'
-for __stw_v in $(compgen -v); do declare -p "$__stw_v" 2>/dev/null; printf '\0'; done > "$1/variables"
+for __stw_v in $(compgen -v); do
+  declare -p "$__stw_v" 2>/dev/null; printf '\0'
+done > "$1/variables"
 declare -f > "$1/functions"
 alias -p > "$1/aliases"
 if [ -x /usr/bin/env ]; then /usr/bin/env -0 > "$1/env"; else command env -0 > "$1/env"; fi
@@ -144,9 +146,7 @@ def _run_capture(folder: str, environment: Mapping[str, str], limit_s: float) ->
             status = shell.wait(limit_s)
         except subprocess.TimeoutExpired:
             _end_everything()
-            return (
-                f"the shell's start-up files (~/.bashrc) did not come to an end within {limit_s:g} s"
-            )
+            return f"the shell's start-up files (~/.bashrc) were not through after {limit_s:g} s"
     _end_everything()
     if os.path.exists(os.path.join(folder, "complete")):
         return None
@@ -168,7 +168,7 @@ def _exported(folder: str) -> dict[str, str]:
 
 
 def _script(folder: str, environment: Mapping[str, str]) -> bytes:
-    """The file that scripts source; without functions and variables if bash can't read them back."""
+    """The file that scripts source; without what bash can't read back."""
     options = [
         line
         for line in _bytes(folder, "options").splitlines()
@@ -230,7 +230,7 @@ def _remove_flat(folder: str) -> None:
 
 
 def capture_in_child(places: Places, key: str, environment: Mapping[str, str]) -> int:
-    """Fork a process that takes the snapshot; its pid. Its status says nothing: look with `load`."""
+    """Fork a process that takes the snapshot; its pid. See with `load` what became of it."""
     pid = os.fork()
     if pid:
         return pid

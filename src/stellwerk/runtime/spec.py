@@ -10,7 +10,8 @@ A spec is a JSON object with these fields (those without a default must be there
 - `cwd` an absolute directory, or null for the run's own `work`; `checkpoint_dir`, `output_dir`
   absolute, or null for the run's own.
 - `env` variables of all ranks; `inherit_env` true when it is complete, false when the shell's
-  start-up files come first; `shell` is `snapshot` (they are read once) or `interactive` (each time).
+  start-up files come first; `shell` is `snapshot` (they are read once) or `interactive` (each
+  time).
 - `ranks` a list of `{rank, env}`.
 - `grace_ms` from a notice to the end of everything; `term_signals` a list of `[signal, lead_ms]`:
   the signal is sent that long before the end of the grace, or at once where lead_ms is null.
@@ -32,6 +33,7 @@ from .files import RUN_NAME, JSONObject
 DEFAULT_GRACE_MS = 30_000
 DEFAULT_LOG_LIMIT_BYTES = 4 * 1024**3
 PUT_ME_BACK = 85
+MOST_SIGNALS = 16
 _LONGEST_STRING = 128 * 1024 - 1
 _LONGEST_TEXT = 8 * 1024 * 1024
 _LONGEST_TIME_MS = 10 * 365 * 24 * 3600 * 1000
@@ -135,7 +137,7 @@ class _Reader:
         if not isinstance(value, str):
             self.complain(field, "is no text")
         elif len(value) > _LONGEST_TEXT:
-            self.complain(field, f"has {len(value)} characters, at most {_LONGEST_TEXT} are allowed")
+            self.complain(field, f"has {len(value)} characters, the most is {_LONGEST_TEXT}")
         elif not _check_string(field, value, self.complain):
             return value
         return None
@@ -275,6 +277,8 @@ def read_signals(value: Any, complain: Complain) -> list[tuple[int, Optional[int
             complain("term_signals", f"`{item}` is no pair of a signal and its lead time in ms")
         else:
             signals.append((number, lead))
+    if len(signals) > MOST_SIGNALS:
+        complain("term_signals", f"has {len(signals)} signals; the most is {MOST_SIGNALS}")
     return sorted(signals, key=lambda pair: (pair[1] is not None, -(pair[1] or 0)))
 
 
@@ -306,7 +310,7 @@ def check_env(
         elif not _check_string(place, text, complain):
             size = len(os.fsencode(name)) + len(os.fsencode(text)) + 2
             if size > _LONGEST_STRING:
-                complain(place, f"has {size} bytes; Linux allows {_LONGEST_STRING} for one variable")
+                complain(place, f"has {size} bytes; the most Linux allows is {_LONGEST_STRING}")
     return value
 
 

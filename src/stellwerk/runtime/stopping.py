@@ -1,4 +1,4 @@
-"""Decides who gets a signal when a job is to stop, and what its end means. Pure: values in, values out."""
+"""Decides who gets a signal when a job is to stop, and what its end means. Pure."""
 
 from __future__ import annotations
 
@@ -53,10 +53,13 @@ class Seen(NamedTuple):
     """A process of the job as it was when the notice came."""
 
     pid: int
+    parent: int
     argv: Sequence[str]
     reacts: bool
+    """It catches the signal, or holds it back to look at it later."""
+    reads_pipe: bool = False
     is_rank_shell: bool = False
-    """One of ours, with our trap and none of the user's."""
+    """It was started as one of ours, with our trap and none of the user's."""
 
 
 class Recipients(NamedTuple):
@@ -103,13 +106,12 @@ def is_launcher(argv: Sequence[str]) -> bool:
 
 def kind_of(process: Seen) -> str:
     """What a process is to a notice."""
-    if process.is_rank_shell:
-        return RANK_SHELL
     name = os.path.basename(process.argv[0]).lstrip("-") if process.argv else ""
+    if name in _SHELLS:
+        # One that was ours may have become something else by `exec`.
+        return RANK_SHELL if process.is_rank_shell else SHELL
     if is_launcher(process.argv):
         return LAUNCHER
-    if name in _SHELLS:
-        return SHELL
     if _program(process.argv)[0] in _SERVANTS:
         return OTHER
     return CATCHES if process.reacts else OTHER
@@ -121,15 +123,19 @@ def recipients(processes: Sequence[Seen], *, is_last_signal: bool) -> Recipients
     An early signal of several goes only to those that react to it. The last one goes at once to
     all that react and to the shells; launchers and all others get it when those that react have
     ended, or at once when nothing reacts. Our own shells' trap doesn't count as reacting: they
-    wait for their command, not for themselves.
+    wait for their command, not for themselves. A shell that only reads from a pipe
+    (`train | while read line; …`) is a filter like any other.
     """
     if not is_last_signal:
         reacting = [p.pid for p in processes if p.reacts and kind_of(p) != LAUNCHER]
         return Recipients(reacting, [], [], only_shells_awaited=False)
     now, later, awaited = [], [], []
     only_shells = True
+    busy = _above_reacting(processes)
     for process in processes:
         kind = kind_of(process)
+        if kind == SHELL and process.reads_pipe and not process.reacts and process.pid not in busy:
+            kind = OTHER
         if kind in {RANK_SHELL, SHELL, CATCHES}:
             now.append(process.pid)
         else:
@@ -140,6 +146,19 @@ def recipients(processes: Sequence[Seen], *, is_last_signal: bool) -> Recipients
     if not awaited:
         return Recipients(now + later, [], [], only_shells_awaited=False)
     return Recipients(now, later, awaited, only_shells)
+
+
+def _above_reacting(processes: Sequence[Seen]) -> set[int]:
+    """Processes with a descendant that reacts and is neither shell nor launcher."""
+    parents = {process.pid: process.parent for process in processes}
+    above: set[int] = set()
+    for process in processes:
+        if kind_of(process) == CATCHES:
+            pid = parents.get(process.pid)
+            while pid is not None and pid not in above:
+                above.add(pid)
+                pid = parents.get(pid)
+    return above
 
 
 class Facts(NamedTuple):
@@ -156,7 +175,7 @@ class Facts(NamedTuple):
     withdrawn: bool
     """The notice was taken back, and no other came."""
     reached_by_it: bool
-    """A notice taken back may still have caused the end: its signals were out less than a grace ago."""
+    """The signals went out less than a grace ago: a notice taken back may have caused the end."""
     reaped_codes: frozenset[int]
     """Exit codes of all other processes reaped since the notice."""
     put_me_back: frozenset[int]

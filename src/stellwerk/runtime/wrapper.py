@@ -23,6 +23,7 @@ from .sampling import Sampler, oom_kills
 from .setups import BUSY, CACHED, SetupGate
 from .snapshot import Shell, capture_in_child, load, snapshot_key
 from .spec import Spec, read_signals
+from .status import status_record
 from .system import become_subreaper, boot_id, monotonic_ms, now_ms
 from .telling import LineReader, tell
 
@@ -33,6 +34,7 @@ _KILL_AGAIN_AT_MOST_MS = 2_000
 _LOG_LOOK_MS = 2_000
 _SETUP_LOOK_MS = 100
 _POKE_AGAIN_MS = 500
+_SYNC_CLAIM_MS = 250
 _KILLED = 128 + int(signal.SIGKILL)
 
 
@@ -72,8 +74,8 @@ class Wrapper:
         self.log_over = False
         self.oom_kills_before = oom_kills()
         self.commands: Optional[Processes] = None
-        self._rank_of: dict[int, int] = {}
-        self._setup_pid: Optional[int] = None
+        self.rank_of: dict[int, int] = {}
+        self.setup_pid: Optional[int] = None
         self._capture_pid: Optional[int] = None
         self._gate = SetupGate(order.places.setups, order.spec.setup_key)
         self._ending_ranks = False
@@ -86,7 +88,12 @@ class Wrapper:
     def run(self) -> None:
         """From the first file to the last process. Returns when nothing of the job is left."""
         become_subreaper()
-        self._write_started()
+        try:
+            self._write_started()
+        except OSError as error:
+            self.message = f"`{self.files.started}` can't be written: {error.strerror}"
+            self.cause = "spawn"
+            return
         control = LineReader(self.order.control)
         self.loop.on_readable(control.descriptor, lambda: self._take_orders(control))
         self.loop.on_signal(signal.SIGCHLD, self._reap)
@@ -126,7 +133,7 @@ class Wrapper:
         elif op == "withdraw":
             self.notice.withdraw()
             if self.phase == "stopping":
-                self.phase = "setting_up" if self._setup_pid is not None else "running"
+                self.phase = "setting_up" if self.setup_pid is not None else "running"
             if self.cause is not None:
                 self.loop.after("left over", _LEFT_OVER_AFTER_MS, self._end_left_over)
             self.changed()
@@ -138,7 +145,7 @@ class Wrapper:
     def _give_notice(
         self, why: str, grace_ms: int, signals: list[tuple[int, Optional[int]]]
     ) -> None:
-        nothing_runs = self._setup_pid is None and not self._rank_of and not self.codes
+        nothing_runs = self.setup_pid is None and not self.rank_of and not self.codes
         self.phase = "stopping"
         self.notice.give(why, grace_ms, signals)
         if nothing_runs:
@@ -146,19 +153,21 @@ class Wrapper:
             self.kill_everything()
 
     def _set_limits(self) -> None:
-        if self.spec.time_limit_ms is not None:
-            self.loop.after("time limit", self.spec.time_limit_ms, self._time_is_up)
-        if self.spec.window_end_in_ms is not None:
-            notice_in_ms = self.spec.window_end_in_ms - self.spec.grace_ms
-            self.loop.after("window", notice_in_ms, self._window_closes)
         self.loop.after("logs", _LOG_LOOK_MS, self._look_at_logs)
+        limit_ms, window_ms = self.spec.time_limit_ms, self.spec.window_end_in_ms
+        if limit_ms is not None:
+            self._notice_in(limit_ms, stopping.TIME_LIMIT, limit_ms + self.spec.grace_ms)
+        if window_ms is not None:
+            self._notice_in(window_ms - self.spec.grace_ms, stopping.WINDOW, window_ms)
 
-    def _time_is_up(self) -> None:
-        self._give_notice(stopping.TIME_LIMIT, self.spec.grace_ms, self.spec.term_signals)
+    def _notice_in(self, wait_ms: int, why: str, end_ms: int) -> None:
+        """Give notice later, so that everything is gone `end_ms` after the start."""
 
-    def _window_closes(self) -> None:
-        left_ms = (self.spec.window_end_in_ms or 0) - (monotonic_ms() - self._began)
-        self._give_notice(stopping.WINDOW, max(0, left_ms), self.spec.term_signals)
+        def give() -> None:
+            left_ms = end_ms - (monotonic_ms() - self._began)
+            self._give_notice(why, max(0, left_ms), self.spec.term_signals)
+
+        self.loop.after(why, wait_ms, give)
 
     def log_bytes(self) -> int:
         """Size of all logs of the run."""
@@ -167,7 +176,8 @@ class Wrapper:
         for path in [self.files.setup_log, *paths]:
             try:
                 total += os.stat(path).st_size
-            except FileNotFoundError:
+            except OSError:
+                # Not there yet, or removed by the job.
                 continue
         return total
 
@@ -198,7 +208,11 @@ class Wrapper:
                 return
             self.detail = "reading the shell's start-up files"
             self.changed()
-            self._capture_pid = capture_in_child(self.order.places, key, environment)
+            try:
+                self._capture_pid = capture_in_child(self.order.places, key, environment)
+            except OSError as error:
+                why = f"the shell's start-up files can't be read: {error.strerror}"
+                self._have_shell(Shell(dict(environment), None, why), "plain")
 
     def _after_capture(self) -> None:
         environment = self.order.environment
@@ -237,7 +251,7 @@ class Wrapper:
                 self.loop.after("setup", _SETUP_LOOK_MS, lambda: self._set_up(commands))
             else:
                 self.setup_state, self.detail = "running", ""
-                self._setup_pid = self._spawn_or_fail(commands, None)
+                self.setup_pid = self._spawn_or_fail(commands, None)
                 self.changed()
 
     def _spawn_or_fail(self, commands: Processes, rank: Optional[int]) -> Optional[int]:
@@ -250,10 +264,13 @@ class Wrapper:
             return None
 
     def _setup_ended(self, code: int) -> None:
-        self._setup_pid, self.setup_code = None, code
+        self.setup_pid, self.setup_code = None, code
         self.setup_state = "ok" if code == 0 else "failed"
         if code == 0:
-            self._gate.succeeded(self.spec.run)
+            try:
+                self._gate.succeeded(self.spec.run)
+            except OSError as error:
+                self.message = f"the setup will run again next time: {error.strerror}"
         if code != 0:
             self._begin_end("setup")
         elif self.notice.in_force or self.cause is not None or self.commands is None:
@@ -269,12 +286,12 @@ class Wrapper:
             pid = self._spawn_or_fail(commands, index)
             if pid is None:
                 return
-            self._rank_of[pid] = rank.rank
+            self.rank_of[pid] = rank.rank
         self.changed()
-        self._sync_claim()
+        self.loop.after("claim", _SYNC_CLAIM_MS, self._sync_claim)
 
     def _sync_claim(self) -> None:
-        """Make the claim outlive a power cut; after the start, because a start is waited for."""
+        """Make the claim outlive a power cut. A start is waited for, and a short run needs none."""
         try:
             sync_directory(self.files.directory)
             sync_directory(self.order.places.runs)
@@ -283,9 +300,9 @@ class Wrapper:
 
     def _own_shells(self) -> set[int]:
         """Shells that have our trap and wait for their command."""
-        shells = set() if self._setup_pid is None else {self._setup_pid}
+        shells = set() if self.setup_pid is None else {self.setup_pid}
         if self.spec.argv is None and not (self.commands and self.commands.script_has_own_trap):
-            shells |= set(self._rank_of)
+            shells |= set(self.rank_of)
         return shells
 
     def _rank_ended(self, rank: int, status: int) -> None:
@@ -295,9 +312,10 @@ class Wrapper:
             self.signals[rank] = -status
         if code != 0 and self.first_failed is None:
             self.first_failed = rank
-        if not self._rank_of:
+        if not self.rank_of:
             self._begin_end("ranks")
-        elif code != 0 and not self._ending_ranks and not self.notice.in_force:
+            return
+        if code != 0 and not self._ending_ranks and not self.notice.in_force:
             self._ending_ranks = True
             self.message = f"rank {rank} ended with {code}, so the other ranks were ended"
             self._end_gently()
@@ -361,10 +379,10 @@ class Wrapper:
         if pid == self._capture_pid:
             self._capture_pid = None
             self._after_capture()
-        elif pid == self._setup_pid:
+        elif pid == self.setup_pid:
             self._setup_ended(_exit_code(status))
-        elif pid in self._rank_of:
-            self._rank_ended(self._rank_of.pop(pid), status)
+        elif pid in self.rank_of:
+            self._rank_ended(self.rank_of.pop(pid), status)
         elif self.notice.why is not None:
             self.reaped_codes.add(_exit_code(status))
 
@@ -372,9 +390,8 @@ class Wrapper:
 
     def changed(self) -> None:
         """Write the status and tell the agent."""
-        status = self.status()
         try:
-            write_json(self.files.status, status)
+            write_json(self.files.status, status_record(self))
         except OSError as error:
             # A full disk must not end the job; the end itself is tried for longer.
             self.message = f"the status can't be written: {error.strerror}"
@@ -384,30 +401,6 @@ class Wrapper:
         """Tell the agent that the files of this run are worth a look."""
         if not tell(self.order.places.inbox, {"run": self.spec.run}):
             self.loop.after("poke", _POKE_AGAIN_MS, self.poke)
-
-    def status(self) -> JSONObject:
-        """How far the run is."""
-        pids = {rank: pid for pid, rank in self._rank_of.items()}
-        ranks = {
-            str(rank.rank): {"pid": pids.get(rank.rank), "code": self.codes.get(rank.rank)}
-            for rank in self.spec.ranks
-        }
-        return {
-            "v": 1,
-            **self.spec.identity._asdict(),
-            "phase": self.phase,
-            "detail": self.detail,
-            "at_ms": now_ms(),
-            "started_at_ms": self.started_at_ms,
-            "setup": self.setup_state,
-            "shell": self.shell,
-            "ranks": ranks,
-            "sessions": sorted([*pids.values(), *([self._setup_pid] if self._setup_pid else [])]),
-            "notice": self.notice.as_json(),
-            "log_over": self.log_over,
-            "left_over": self.left_over,
-            "message": self.message,
-        }
 
 
 def _exit_code(status: int) -> int:
