@@ -1,7 +1,6 @@
 """Work directories are what the manifest says, whole or not there, and nothing lands outside."""
 
 import contextlib
-import json
 import os
 from pathlib import Path
 
@@ -9,35 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
-from stellwerk.drivers.local.workdir import make_work_directory
-
-
-class Blobs:
-    """Content by name."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def path(self, name: str, /) -> Path:
-        if "?" in name:
-            raise StellwerkError.of("store/bad-hash", f"`{name}` is not the hash of a blob")
-        return self.folder / name
-
-    def put(self, name: str, data: bytes) -> None:
-        (self.folder / name).write_bytes(data)
-
-    def manifest(self, *entries: dict[str, object]) -> str:
-        self.put("manifest", json.dumps({"v": 1, "files": entries}).encode())
-        return "manifest"
+from stellwerk.drivers.local.workdir import make_work_directory, remove_work_directories
+from tests.drivers.machine import Blobs
 
 
 @pytest.fixture
 def blobs(tmp_path: Path) -> Blobs:
-    folder = tmp_path / "blobs"
-    folder.mkdir()
-    return Blobs(folder)
+    return Blobs(tmp_path / "blobs")
 
 
 def test_everything_of_a_manifest_is_there(tmp_path: Path, blobs: Blobs) -> None:
@@ -51,28 +29,23 @@ def test_everything_of_a_manifest_is_there(tmp_path: Path, blobs: Blobs) -> None
         {"path": "data", "link": "/somewhere/else"},
         {"path": "out/empty", "dir": True, "mode": 0o750},
     )
-    work = Path(make_work_directory(str(tmp_path / "run"), snapshot, blobs))
-    assert work == tmp_path / "run" / "work"
+    work = tmp_path / "works" / "w-1-1.1"
+    assert make_work_directory(str(work), snapshot, blobs)
     assert (work / "train.py").read_bytes() == b"print(1)\n"
     assert (work / "train.py").stat().st_mode & 0o777 == 0o640
     assert (work / "bin/go.sh").stat().st_mode & 0o777 == 0o755
     assert os.readlink(work / "latest") == "bin/go.sh"
     assert os.readlink(work / "data") == "/somewhere/else"
     assert (work / "out/empty").stat().st_mode & 0o777 == 0o750
-    assert os.listdir(tmp_path / "run") == ["work"]
-
-
-def test_no_snapshot_is_an_empty_directory(tmp_path: Path, blobs: Blobs) -> None:
-    """A run without a workdir gets one of its own, with nothing in it."""
-    work = make_work_directory(str(tmp_path / "run"), "", blobs)
-    assert os.listdir(work) == []
+    assert os.listdir(work.parent) == [work.name]
 
 
 def test_a_directory_that_is_there_is_left_alone(tmp_path: Path, blobs: Blobs) -> None:
     """A repeated start finds the work directory in use and changes nothing in it."""
-    work = Path(make_work_directory(str(tmp_path / "run"), blobs.manifest(), blobs))
+    work = tmp_path / "work"
+    assert make_work_directory(str(work), blobs.manifest(), blobs)
     (work / "written-by-the-job").write_text("x")
-    make_work_directory(str(tmp_path / "run"), blobs.manifest(), blobs)
+    assert not make_work_directory(str(work), blobs.manifest(), blobs)
     assert os.listdir(work) == ["written-by-the-job"]
 
 
@@ -81,9 +54,19 @@ def test_what_a_killed_attempt_left_is_made_anew(tmp_path: Path, blobs: Blobs) -
     left = tmp_path / "run" / "work.unfinished"
     left.mkdir(parents=True)
     (left / "half").write_text("x")
-    work = make_work_directory(str(tmp_path / "run"), blobs.manifest(), blobs)
+    work = tmp_path / "run" / "work"
+    make_work_directory(str(work), blobs.manifest(), blobs)
     assert os.listdir(work) == []
-    assert os.listdir(tmp_path / "run") == ["work"]
+    assert os.listdir(work.parent) == ["work"]
+
+
+def test_only_the_directories_of_a_run_are_removed(tmp_path: Path) -> None:
+    """All generations of it, and no other run whose name begins like it."""
+    for name in ("w-1-1.1", "w-1-1.2", "w-1-11.1", "w-1-1", "w-1.1"):
+        (tmp_path / "works" / name / "deep").mkdir(parents=True)
+    remove_work_directories(str(tmp_path / "works"), "w-1-1")
+    assert sorted(os.listdir(tmp_path / "works")) == ["w-1-1", "w-1-11.1", "w-1.1"]
+    remove_work_directories(str(tmp_path / "no-such-folder"), "w-1-1")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +77,7 @@ def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, blobs: Blobs, pat
     blobs.put("h", b"x")
     snapshot = blobs.manifest({"path": path, "mode": 0o644, "size": 1, "hash": "h"})
     with pytest.raises(DriverError) as caught:
-        make_work_directory(str(tmp_path / "run"), snapshot, blobs)
+        make_work_directory(str(tmp_path / "run" / "work"), snapshot, blobs)
     assert (caught.value.code, caught.value.final) == ("snapshot/outside", True)
     assert not (tmp_path / "run" / "work").exists()
 
@@ -111,7 +94,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, blobs: Blobs, link_fi
     ]
     snapshot = blobs.manifest(*(entries if link_first else reversed(entries)))
     with pytest.raises(DriverError) as caught:
-        make_work_directory(str(tmp_path / "run"), snapshot, blobs)
+        make_work_directory(str(tmp_path / "run" / "work"), snapshot, blobs)
     assert (caught.value.code, caught.value.final) == ("snapshot/not-written", True)
     assert os.listdir(outside) == []
     assert os.listdir(tmp_path / "run") == []
@@ -137,7 +120,7 @@ def test_a_snapshot_that_is_not_whole_is_refused(
     if manifest is not None:
         blobs.put("m", manifest)
     with pytest.raises(DriverError) as caught:
-        make_work_directory(str(tmp_path / "run"), "m", blobs)
+        make_work_directory(str(tmp_path / "run" / "work"), "m", blobs)
     assert (caught.value.code, caught.value.final) == (code, True)
     assert not (tmp_path / "run" / "work").exists()
 
@@ -146,7 +129,7 @@ def test_a_place_that_cannot_be_written_is_a_refusal(tmp_path: Path, blobs: Blob
     """A file where the run's directory should be: said in words, with the path."""
     (tmp_path / "run").write_text("in the way")
     with pytest.raises(DriverError, match=r"work directory .*run/work can't be made"):
-        make_work_directory(str(tmp_path / "run"), blobs.manifest(), blobs)
+        make_work_directory(str(tmp_path / "run" / "work"), blobs.manifest(), blobs)
 
 
 SEGMENT = st.sampled_from(["a", "b", "..", ".", "", "ä", "x y", "\n", "-"])
@@ -164,12 +147,11 @@ def test_any_manifest_is_made_whole_or_refused(
 ) -> None:
     """Whatever a manifest says: all its entries are there or nothing is, and never outside."""
     base = tmp_path_factory.mktemp("any")
-    (base / "blobs").mkdir()
     blobs = Blobs(base / "blobs")
     blobs.put("h", b"x")
     work = base / "in" / "run" / "work"
     with contextlib.suppress(DriverError):
-        make_work_directory(str(work.parent), blobs.manifest(*entries), blobs)
+        make_work_directory(str(work), blobs.manifest(*entries), blobs)
         assert work.exists()
     if work.exists():
         assert all(os.path.lexists(work / str(entry["path"])) for entry in entries)

@@ -14,7 +14,7 @@ import asyncio
 import pytest
 
 from stellwerk.core.model.ids import RunId
-from stellwerk.core.model.reports import Inventory, StartRefused
+from stellwerk.core.model.reports import StartRefused
 from stellwerk.testing.driver_session import Place, Program, Session, refused
 
 FAR_AWAY = RunId("w-never-1")
@@ -28,7 +28,9 @@ class DriverSuite:
 
         async def scene() -> None:
             session = await Session(place).open()
-            assert session.first_inventory() == Inventory(session.driver.cluster, ())
+            first = session.first_inventory()
+            assert (first.cluster, first.runs) == (session.driver.cluster, ())
+            assert first.at_ms > 0
             cluster = await session.driver.probe()
             assert cluster.name == session.driver.cluster
             assert [node.state for node in cluster.nodes] == ["ready"] * len(cluster.nodes)
@@ -127,7 +129,7 @@ class DriverSuite:
 
         async def scene() -> None:
             session = await Session(place).open()
-            program = Program(lasts_ms=1_500, prints="2\n")
+            program = Program(lasts_ms=700, prints="2\n")
             await session.start("w-1-1", program, generation=2)
             await session.reaches("w-1-1", "Running")
             await refused(session.start("w-1-1", program, generation=1))
@@ -238,7 +240,7 @@ class DriverSuite:
         async def scene() -> None:
             session = await Session(place).open()
             run = await session.start(
-                "w-1-1", Program(lasts_ms=1_500, on_notice="ignores", prints="ready\n")
+                "w-1-1", Program(lasts_ms=800, on_notice="ignores", prints="ready\n")
             )
             await session.reaches("w-1-1", "Running")
             await session.until_it_printed("w-1-1")

@@ -4,12 +4,12 @@ The runtime's fields are described in `docs/runtime.md`; what an older or newer 
 or adds must not stop a report, so everything here has a default.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import Inventory, RunReport
-from stellwerk.core.model.workload import RunEnd, RunPhase
+from stellwerk.core.model.workload import NoticeWhy, RunEnd, RunPhase
 from stellwerk.drivers.base import StartOrder
 
 JSONObject = Mapping[str, Any]
@@ -69,10 +69,17 @@ def report_of(cluster: str, said: JSONObject) -> RunReport:
     )
 
 
-def inventory_of(cluster: str, runs: list[JSONObject]) -> Inventory:
+def why_of(why: NoticeWhy) -> str:
+    """The runtime's word for the cause of a notice; it puts an aborted run back no more than that
+    of somebody who cancelled.
+    """
+    return "cancel" if why == "abort" else why
+
+
+def inventory_of(cluster: str, runs: Sequence[JSONObject], asked_at_ms: int) -> Inventory:
     """All runs of a machine, by name."""
     reports = (report_of(cluster, said) for said in runs)
-    return Inventory(cluster, tuple(sorted(reports, key=lambda report: report.run)))
+    return Inventory(cluster, tuple(sorted(reports, key=lambda report: report.run)), asked_at_ms)
 
 
 def end_of(ended: JSONObject) -> RunEnd:
@@ -96,8 +103,8 @@ def end_of(ended: JSONObject) -> RunEnd:
 
 
 def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return value if type(value) is int else 0
 
 
 def _optional_number(value: object) -> int | None:
-    return value if isinstance(value, int) else None
+    return value if type(value) is int else None

@@ -18,7 +18,7 @@ from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
 
 MANIFEST_VERSION = 1
-_UNFINISHED = "work.unfinished"
+_UNFINISHED = ".unfinished"
 _NOT_COPYABLE_IN_KERNEL = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}
 _CHUNK_BYTES = 1 << 30
 
@@ -76,18 +76,17 @@ def read_manifest(snapshot: str, blobs: BlobReader) -> Manifest:
     return manifest
 
 
-def make_work_directory(run_directory: str, snapshot: str, blobs: BlobReader) -> str:
-    """Makes `work` in a run's directory, unless it is there; gives its path.
+def make_work_directory(work: str, snapshot: str, blobs: BlobReader) -> bool:
+    """Makes the directory ``work`` out of a snapshot; False if it is there already.
 
     Raises a final DriverError if it can't be made: nothing was started then.
     """
-    work = os.path.join(run_directory, "work")
     if os.path.isdir(work):
-        return work
-    manifest = read_manifest(snapshot, blobs) if snapshot else Manifest(MANIFEST_VERSION, ())
-    unfinished = os.path.join(run_directory, _UNFINISHED)
+        return False
+    manifest = read_manifest(snapshot, blobs)
+    unfinished = work + _UNFINISHED
     try:
-        os.makedirs(run_directory, mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(work), mode=0o700, exist_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)
         os.mkdir(unfinished, 0o700)
         _fill(unfinished, manifest.files, blobs)
@@ -104,7 +103,18 @@ def make_work_directory(run_directory: str, snapshot: str, blobs: BlobReader) ->
     except DriverError:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    return work
+    return True
+
+
+def remove_work_directories(parent: str, run: str) -> None:
+    """Removes the work directories of all generations of a run that is over."""
+    try:
+        names = os.listdir(parent)
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.rpartition(".")[0] == run:
+            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
 
 
 def _fill(root: str, entries: Iterable[Entry], blobs: BlobReader) -> None:

@@ -1,0 +1,1 @@
+"""From what a look at a machine found to what there is to give."""

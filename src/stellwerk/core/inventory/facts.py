@@ -1,0 +1,145 @@
+"""Decides what a machine can give, from the facts that its runtime found, and when that changed.
+
+What isn't known is never guessed high: it counts as nothing, or as held by somebody else, and the
+node's note says which fact is missing. Numbers that drift by themselves (free disk, memory held by
+other people's processes) are part of the picture but don't make a new one until they matter.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from stellwerk.core.model.cluster import Cluster, Device, Node
+from stellwerk.core.model.devices import find_device, kind_of_device
+from stellwerk.core.model.quantity import GIB
+
+Facts = Mapping[str, Any]
+
+MIB = GIB // 1024
+UNNOTICED_BYTES = 512 * MIB
+"""Device memory that a desktop or an idle driver may hold without the card counting as in use."""
+DISK_DRIFT_BYTES = 256 * MIB
+DISK_DRIFT_SHARE = 20
+FOREIGN_DRIFT_BYTES = GIB
+CLAIMS = ("os", "kernel", "arch", "python", "user", "file_system", "gpu_driver")
+
+
+def cluster_of(facts: Facts, *, name: str, driver: str, runs: Collection[str] = ()) -> Cluster:
+    """The cluster that is one machine; ``runs`` are those whose processes aren't foreign."""
+    node = node_of(facts, runs)
+    claims = {claim.replace("_", "-"): str(facts[claim]) for claim in CLAIMS if facts.get(claim)}
+    tools = facts.get("tools") or ()
+    if tools:
+        claims["tools"] = " ".join(str(tool) for tool in tools)
+    return Cluster(name=name, driver=driver, nodes=(node,), kind="machine", claims=claims)
+
+
+def node_of(facts: Facts, runs: Collection[str] = ()) -> Node:
+    """One machine; the disk it can give is what is free on it now."""
+    notes: list[str] = []
+    devices = _devices(facts.get("gpus") or (), runs, notes)
+    trouble = facts.get("gpu_trouble")
+    if trouble and "nvidia-smi" in (facts.get("tools") or ()):
+        notes.append(f"GPUs can't be seen: {trouble}")
+    for field, what in (
+        ("cpus", "the number of processors"),
+        ("memory_bytes", "the size of the memory"),
+        ("disk_free_bytes", "the free disk space"),
+        ("boot_id", "the identity of this boot"),
+    ):
+        if not facts.get(field) and facts.get(field) != 0:
+            notes.append(f"{what} could not be found out")
+    return Node(
+        name=str(facts.get("hostname") or "localhost"),
+        cpus_milli=int((facts.get("cpus") or 0) * 1000),
+        memory_bytes=_number(facts.get("memory_bytes")),
+        disk_bytes=_number(facts.get("disk_free_bytes")),
+        devices=devices,
+        boot_id=str(facts.get("boot_id") or ""),
+        machine_id=str(facts.get("machine_id") or ""),
+        note="; ".join(notes),
+    )
+
+
+def material_change(old: Cluster | None, new: Cluster) -> bool:
+    """Whether a new look at a cluster shows something that decisions may depend on."""
+    if old is None or len(old.nodes) != len(new.nodes):
+        return True
+    nodes = tuple(map(_without_drift, old.nodes, new.nodes))
+    return replace(old, nodes=nodes) != new
+
+
+def _without_drift(old: Node, new: Node) -> Node:
+    """The old node with those of the new one's numbers that have merely drifted."""
+    if _little_disk(old.disk_bytes, new.disk_bytes):
+        old = replace(old, disk_bytes=new.disk_bytes)
+    if len(old.devices) == len(new.devices):
+        old = replace(old, devices=tuple(map(_device_without_drift, old.devices, new.devices)))
+    return old
+
+
+def _device_without_drift(old: Device, new: Device) -> Device:
+    little = abs(old.foreign_bytes - new.foreign_bytes) <= FOREIGN_DRIFT_BYTES
+    if little and bool(old.foreign_bytes) == bool(new.foreign_bytes):
+        return replace(old, foreign_bytes=new.foreign_bytes)
+    return old
+
+
+def _little_disk(old: int, new: int) -> bool:
+    return abs(old - new) <= max(DISK_DRIFT_BYTES, max(old, new) // DISK_DRIFT_SHARE)
+
+
+def _devices(gpus: Sequence[Facts], runs: Collection[str], notes: list[str]) -> tuple[Device, ...]:
+    found = (_device(gpu, runs, notes) for gpu in gpus)
+    return tuple(device for device in found if device is not None)
+
+
+def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | None:
+    index = _number(gpu.get("index"))
+    if gpu.get("trouble"):
+        notes.append(f"GPU {index} isn't given out: {gpu['trouble']}")
+        return None
+    if gpu.get("mig"):
+        notes.append(f"GPU {index} isn't given out: it is split into MIG slices")
+        return None
+    product = str(gpu.get("name") or "")
+    total = _number(gpu.get("memory_bytes"))
+    if not total:
+        known = find_device(product)
+        total = known.memory_gib * GIB if known is not None else 0
+        notes.append(
+            f"GPU {index} doesn't tell the size of its memory; "
+            + (f"{product} is sold with {total // GIB} GiB" if total else "it isn't given out")
+        )
+        if not total:
+            return None
+    return Device(
+        index=index,
+        kind=kind_of_device(product, total),
+        memory_bytes=total,
+        uuid=str(gpu.get("uuid") or ""),
+        product=product,
+        foreign_bytes=_foreign(index, gpu, total, runs, notes),
+    )
+
+
+def _foreign(index: int, gpu: Facts, total: int, runs: Collection[str], notes: list[str]) -> int:
+    """Memory of a device that is in use and not by our runs."""
+    used = gpu.get("memory_used_bytes")
+    if used is None:
+        notes.append(f"GPU {index} doesn't tell how much of its memory is in use")
+        return 0
+    ours = [each for each in gpu.get("processes") or () if each.get("run") in runs]
+    others = [each for each in gpu.get("processes") or () if each.get("run") not in runs]
+    if any(each.get("memory_bytes") is None for each in ours):
+        if not others:
+            return 0
+        notes.append(f"GPU {index} doesn't tell how much of its memory is whose")
+        ours = []
+    foreign = _number(used) - sum(_number(each.get("memory_bytes")) for each in ours)
+    return 0 if foreign < UNNOTICED_BYTES else min(foreign, total)
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0

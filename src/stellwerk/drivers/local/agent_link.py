@@ -1,0 +1,143 @@
+"""One connection to a runtime's agent: requests with ids, answers in any order, and what it pushes.
+
+A connection is used until it breaks and never repaired: who holds it makes a new one, since after a
+break the whole list has to be asked for again anyway. Lines may have any length.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+JSONObject = dict[str, Any]
+OnPush = Callable[[JSONObject], None]
+ANSWER_MS = 10_000
+CONNECT_MS = 2_000
+
+
+class AgentRefused(Exception):
+    """The agent has answered that it will not: what was asked for did not happen."""
+
+    def __init__(self, code: str, message: str, detail: JSONObject) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+
+
+class AgentGone(Exception):
+    """There was no answer: what was asked for may have happened or not."""
+
+
+class AgentLink:
+    """A connection; make one with `connect`.
+
+    ``on_push`` is given what the agent says unasked, and ``on_break`` is called once at the end.
+    """
+
+    def __init__(self, on_push: OnPush, on_break: Callable[[], None]) -> None:
+        self.closed = asyncio.Event()
+        self._on_push = on_push
+        self._on_break = on_break
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, asyncio.Future[JSONObject]] = {}
+        self._ids = itertools.count(1)
+
+    @classmethod
+    async def connect(
+        cls, path: str, on_push: OnPush, on_break: Callable[[], None] = lambda: None
+    ) -> "AgentLink":
+        """Connects to the socket at a path; raises AgentGone if nobody listens there."""
+        link = cls(on_push, on_break)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_MS / 1000):
+                await loop.create_unix_connection(lambda: _Lines(link), path)
+        except (OSError, TimeoutError) as error:
+            raise AgentGone(f"nobody answers at {path}: {error}") from error
+        return link
+
+    async def call(self, op: str, timeout_ms: int = ANSWER_MS, **fields: Any) -> JSONObject:
+        """Asks for something and waits for the answer; raises AgentRefused or AgentGone."""
+        if self._transport is None or self.closed.is_set():
+            raise AgentGone("the connection to the agent is closed")
+        number = next(self._ids)
+        answer: asyncio.Future[JSONObject] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        self._transport.write(msgspec.json.encode({"id": number, "op": op, **fields}) + b"\n")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await answer
+        except TimeoutError as error:
+            raise AgentGone(f"no answer to `{op}` within {timeout_ms} ms") from error
+        finally:
+            self._waiting.pop(number, None)
+
+    def hang_up(self) -> None:
+        """Ends the connection; `closed` is set as soon as it is over."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def close(self) -> None:
+        """Ends the connection and waits until it is over."""
+        self.hang_up()
+        await self.closed.wait()
+
+    def opened(self, transport: asyncio.Transport) -> None:
+        """The connection stands."""
+        self._transport = transport
+
+    def broke(self) -> None:
+        """The connection is over: whoever waits gets no answer any more."""
+        self.closed.set()
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(AgentGone("the agent hung up before it answered"))
+        self._on_break()
+
+    def line(self, line: bytes) -> None:
+        """A line came: an answer, or something that was asked to be told."""
+        try:
+            said = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError:
+            self.hang_up()
+            return
+        number = said.get("id")
+        if number is None:
+            self._on_push(said)
+            return
+        answer = self._waiting.get(number)
+        if answer is None or answer.done():
+            return
+        error = said.get("error")
+        if error is None:
+            answer.set_result(said)
+        else:
+            refusal = AgentRefused(str(error.get("code")), str(error.get("message")), dict(error))
+            answer.set_exception(refusal)
+
+
+class _Lines(asyncio.Protocol):
+    """Cuts what comes into lines."""
+
+    def __init__(self, link: AgentLink) -> None:
+        self._link = link
+        self._parts: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._link.opened(transport)
+
+    def data_received(self, data: bytes) -> None:
+        first, *others = data.split(b"\n")
+        self._parts.append(first)
+        for part in others:
+            line = b"".join(self._parts)
+            self._parts = [part]
+            if line:
+                self._link.line(line)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.broke()

@@ -1,0 +1,232 @@
+"""Runs work on this machine through the runtime's agent, which goes on when the control plane ends.
+
+Orders go over the agent's socket, reports come back on it; logs are read straight from their files.
+A connection that breaks is made anew at the next order or report, and begins with an inventory.
+"""
+
+import asyncio
+import os
+import platform
+import re
+import shutil
+from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from stellwerk.core.inventory.facts import cluster_of
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefused
+from stellwerk.drivers.base import (
+    Capabilities,
+    DriverError,
+    LogChunk,
+    LogStream,
+    StartOrder,
+    StopOrder,
+)
+from stellwerk.drivers.local.agent_link import AgentGone, AgentLink, AgentRefused, JSONObject
+from stellwerk.drivers.local.agents import AgentHouse
+from stellwerk.drivers.local.translate import inventory_of, report_of, spec_of, why_of
+from stellwerk.drivers.local.workdir import (
+    BlobReader,
+    make_work_directory,
+    remove_work_directories,
+)
+from stellwerk.runtime.files import RUN_NAME, Places
+
+DRIVER = "local"
+PROBE_MS = 30_000
+OPEN_ENDED = ("unreachable", "machine")
+"""Refusals after which the same order may well be carried out."""
+
+
+class LocalDriver:
+    """This machine, as this user."""
+
+    capabilities = Capabilities(start_guarantee="claim file")
+
+    def __init__(
+        self, *, home: Path, socket_dir: Path, blobs: BlobReader, cluster: str = ""
+    ) -> None:
+        self.cluster = cluster or cluster_name(platform.node())
+        self._root = home / "runtime"
+        self._blobs = blobs
+        self._house = AgentHouse(self._root, socket_dir / "agent.sock")
+        self._link: AgentLink | None = None
+        self._linking = asyncio.Lock()
+        self._inbox: deque[Report] = deque()
+        self._news = asyncio.Event()
+        self._early: list[JSONObject] | None = None
+        self._epoch = 0
+        self._live: set[str] = set()
+
+    # connecting
+
+    async def open(self) -> None:
+        """Connects to the agent, starting it where there is none."""
+        await self.close()
+        await self._connected()
+
+    async def close(self) -> None:
+        """Hangs up; agent and runs go on."""
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    async def _connected(self) -> AgentLink:
+        async with self._linking:
+            if self._link is None or self._link.closed.is_set():
+                self._link = await self._connect()
+            return self._link
+
+    async def _connect(self) -> AgentLink:
+        """Connects and asks for all runs; what is pushed before those are told is told after."""
+        self._early = []
+        link, hello = await self._house.reach(self._pushed, self._news.set)
+        try:
+            answer = await link.call("watch")
+        except (AgentGone, AgentRefused) as error:
+            link.hang_up()
+            raise DriverError("driver/agent-silent", str(error), final=False) from error
+        early, self._early = self._early, None
+        self._tell(inventory_of(self.cluster, answer["runs"], int(hello["now_ms"])))
+        for push in early:
+            self._pushed(push)
+        return link
+
+    # reports
+
+    async def reports(self) -> AsyncIterator[Report]:
+        """Yields what the agent says; raises DriverError when it can't be reached any more."""
+        while True:
+            while self._inbox:
+                yield self._inbox.popleft()
+            await self._connected()
+            if not self._inbox:
+                self._news.clear()
+                await self._news.wait()
+
+    def _pushed(self, push: JSONObject) -> None:
+        if self._early is not None:
+            self._early.append(push)
+        elif push.get("event") == "run":
+            self._tell(report_of(self.cluster, push["run"]))
+
+    def _tell(self, report: Report) -> None:
+        match report:
+            case Inventory(runs=runs):
+                self._live = {run.run for run in runs if run.end is None}
+            case RunReport(run=run, end=None):
+                self._live.add(run)
+            case RunReport(run=run):
+                self._live.discard(run)
+        self._inbox.append(report)
+        self._news.set()
+
+    # orders
+
+    async def probe(self) -> Cluster:
+        """Asks the agent for the facts of the machine."""
+        answer = await self._ask("probe", timeout_ms=PROBE_MS)
+        return cluster_of(answer["facts"], name=self.cluster, driver=DRIVER, runs=self._live)
+
+    async def start(self, order: StartOrder) -> None:
+        """Makes the work directory, then has the agent start the run; twice is once."""
+        try:
+            await self._start(order)
+        except DriverError as error:
+            if error.final:
+                self._tell(StartRefused(
+                    self.cluster, order.run, order.generation, error.code, error.message
+                ))  # fmt: skip
+            raise
+
+    async def _start(self, order: StartOrder) -> None:
+        if RUN_NAME.fullmatch(order.run) is None:
+            raise DriverError("runtime/spec_invalid", f"`{order.run}` is no run's name", final=True)
+        self._epoch = max(self._epoch, order.epoch)
+        spec = spec_of(order)
+        work, made = "", False
+        if order.snapshot and not order.cwd:
+            work = spec["cwd"] = str(self._works / f"{order.run}.{order.generation}")
+            made = await asyncio.to_thread(make_work_directory, work, order.snapshot, self._blobs)
+        try:
+            answer = await self._ask("start", spec=spec, secrets=order.secrets)
+        except DriverError as error:
+            if made and error.final:
+                await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+            raise
+        if answer.get("existing"):
+            self._tell(report_of(self.cluster, answer))
+
+    async def stop(self, order: StopOrder) -> None:
+        """Has the agent give notice to a run."""
+        self._epoch = max(self._epoch, order.epoch)
+        await self._ask(
+            "stop",
+            run=order.run,
+            generation=order.generation,
+            epoch=order.epoch,
+            why=why_of(order.why),
+            grace_ms=order.grace_ms,
+        )
+
+    async def withdraw(self, run: RunId) -> None:
+        """Has the agent take a notice back."""
+        await self._ask("withdraw", run=run, epoch=self._epoch or None)
+
+    async def kill(self, run: RunId) -> None:
+        """Has the agent end everything of a run."""
+        await self._ask("kill", run=run, epoch=self._epoch or None)
+
+    async def forget(self, run: RunId) -> None:
+        """Has the agent remove what a finished run left, and removes its work directory."""
+        await self._ask("forget", run=run, epoch=self._epoch or None)
+        await asyncio.to_thread(remove_work_directories, str(self._works), run)
+
+    async def _ask(self, op: str, *, timeout_ms: int = 10_000, **fields: Any) -> JSONObject:
+        link = await self._connected()
+        try:
+            return await link.call(op, timeout_ms, **fields)
+        except AgentGone as error:
+            raise DriverError("driver/no-answer", str(error), final=False) from error
+        except AgentRefused as refusal:
+            final = refusal.code not in OPEN_ENDED
+            raise DriverError(f"runtime/{refusal.code}", refusal.message, final=final) from refusal
+
+    @property
+    def _works(self) -> Path:
+        return self._root / "work"
+
+    # logs
+
+    async def read_log(
+        self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
+    ) -> LogChunk:
+        """Reads a log from its file."""
+        if RUN_NAME.fullmatch(run) is None:
+            return LogChunk(b"", offset, 0)
+        files = Places(str(self._root)).run(run)
+        path = files.setup_log if stream == "setup" else files.rank_log(rank)
+        return await asyncio.to_thread(_read, path, offset, limit)
+
+
+def cluster_name(hostname: str) -> str:
+    """A cluster's name from a machine's: its first label, in letters that need no quoting."""
+    label = re.sub(r"[^a-z0-9-]+", "-", hostname.partition(".")[0].lower()).strip("-")
+    return label[:63].strip("-") or "local"
+
+
+def _read(path: str, offset: int, limit: int) -> LogChunk:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(offset)
+            return LogChunk(file.read(max(0, limit)), offset, size)
+    except FileNotFoundError:
+        return LogChunk(b"", offset, 0)
+    except OSError as error:
+        message = f"{path} can't be read: {error.strerror}"
+        raise DriverError("driver/log-unreadable", message, final=False) from error
