@@ -16,7 +16,7 @@ from stellwerk.core.model.events import Released
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.store import Batch
 from stellwerk.testing.builders import a_workload
-from store.samples import a_submit, new, opened, records_of
+from tests.store.samples import a_submit, new, opened, records_of
 
 KILLS = 20
 

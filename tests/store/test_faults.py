@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from stellwerk.store import BlobStore, Store, StoreError, connect, places
 from stellwerk.store.errors import from_database, from_os
-from store.samples import a_submit, grow, new, opened
+from tests.store.samples import a_submit, grow, new, opened
 
 
 def filled(home: Path, count: int = 2_000) -> Path:
@@ -125,7 +125,7 @@ FULL_DISK = """
 import os, sys
 from pathlib import Path
 from stellwerk.store import StoreError
-from store.samples import a_submit, grow, new, opened
+from tests.store.samples import a_submit, grow, new, opened
 
 home = Path(sys.argv[1])
 with opened(home) as store:

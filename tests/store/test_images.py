@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stellwerk.store import Store, images
-from store.samples import grow, opened
+from tests.store.samples import grow, opened
 
 
 def corrupt(store: Store, seq: int, at: int) -> None:

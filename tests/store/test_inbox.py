@@ -7,7 +7,7 @@ import pytest
 
 from stellwerk.core.model.commands import Submit
 from stellwerk.store import Ack, Batch, Store, StoreError
-from store.samples import a_cancel, a_submit, grow, new, opened
+from tests.store.samples import a_cancel, a_submit, grow, new, opened
 
 
 def test_commands_come_out_as_they_went_in(tmp_path: Path) -> None:

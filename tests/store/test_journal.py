@@ -11,7 +11,7 @@ from stellwerk.core.model.ids import WorkloadId
 from stellwerk.store import Batch, Store, StoreError
 from stellwerk.store.journal import PAGE, subject
 from stellwerk.testing.builders import a_workload
-from store.samples import DECISION, EVENTS, SHAPE, SHAPE_ID, W1, WHY, grow, opened, records_of
+from tests.store.samples import DECISION, EVENTS, SHAPE, SHAPE_ID, W1, WHY, grow, opened, records_of
 
 
 def refused(store: Store, batch: Batch) -> StoreError:

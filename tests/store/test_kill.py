@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from store import nursery
-from store.samples import a_submit, new, opened
+from tests.store import nursery
+from tests.store.samples import a_submit, new, opened
 
 
 def test_twenty_kills(tmp_path: Path) -> None:

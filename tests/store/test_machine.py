@@ -12,7 +12,7 @@ from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.events import Record, Released
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.store import Ack, Batch, NewCommand, StoreError
-from store.samples import a_cancel, a_submit, new, opened, records_of
+from tests.store.samples import a_cancel, a_submit, new, opened, records_of
 
 COMMANDS = st.lists(
     st.builds(

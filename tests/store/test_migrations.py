@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from stellwerk.store import Store, StoreError, facts
 from stellwerk.store.migrations import STEPS, Step, migrate, newest
-from store.samples import a_submit, grow, new, opened
+from tests.store.samples import a_submit, grow, new, opened
 
 
 def a_step(number: int) -> Step:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stellwerk.store import SecretInfo, Store, StoreError
-from store.samples import opened
+from tests.store.samples import opened
 
 TOKEN = "hf_correct-horse-battery"
 

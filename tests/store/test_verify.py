@@ -6,7 +6,7 @@ import pytest
 
 from stellwerk.store import Batch, Store
 from stellwerk.testing.builders import a_workload
-from store.samples import EVENTS, a_submit, new, opened, records_of
+from tests.store.samples import EVENTS, a_submit, new, opened, records_of
 
 
 def filled(home: Path) -> Store:

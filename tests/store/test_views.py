@@ -12,7 +12,7 @@ from stellwerk.core.model.ids import DecisionId, ShapeId, WorkloadId
 from stellwerk.core.model.workload import Phase, Workload
 from stellwerk.store import Batch, Position, Store, StoreError, WorkloadFilter
 from stellwerk.testing.builders import a_cluster, a_run, a_workload
-from store.samples import DECISION, SHAPE, SHAPE_ID, WHY, opened
+from tests.store.samples import DECISION, SHAPE, SHAPE_ID, WHY, opened
 
 
 def keep(store: Store, *workloads: Workload) -> None:

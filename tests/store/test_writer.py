@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from stellwerk.store import Store, StoreError, facts
 from stellwerk.store.writer import GROUP_LIMIT, Job
-from store.samples import a_submit, new, opened
+from tests.store.samples import a_submit, new, opened
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ counting it and sorting it are fine; going through it is not.
 import ast
 from collections.abc import Iterator
 
-from tidy.rules import CORE, Source, functions, python_files
+from tests.tidy.rules import CORE, Source, functions, python_files
 
 SET_NAMES = {"set", "frozenset", "Set", "AbstractSet", "MutableSet", "FrozenSet"}
 SET_METHODS = {"union", "intersection", "difference", "symmetric_difference", "copy"}

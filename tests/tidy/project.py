@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tidy.rules import Source
+from tests.tidy.rules import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = {".py", ".md", ".toml", ".yaml", ".yml", ".json", ".sh", ".txt", ".cfg", ""}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidy import project
+from tests.tidy import project
 
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 

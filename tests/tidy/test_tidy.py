@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidy import hash_order, project, rules
-from tidy.rules import Source
+from tests.tidy import hash_order, project, rules
+from tests.tidy.rules import Source
 
 Rule = Callable[[list[Source]], list[str]]
 
