@@ -46,7 +46,7 @@ class _Unreadable(Exception):
 
 def read_documents(text: str, report: Report) -> list[Node]:
     """The documents of a text; on a fault that makes the rest unreadable, none, and a problem."""
-    if not _acceptable(text, report):
+    if not acceptable(text, report):
         return []
     loader = _STRICT_LOADER(text)
     composer = _Composer(loader, report)
@@ -64,7 +64,7 @@ def read_documents(text: str, report: Report) -> list[Node]:
         loader.dispose()
 
 
-def _acceptable(text: str, report: Report) -> bool:
+def acceptable(text: str, report: Report) -> bool:
     # A text of n characters has at least n bytes, so the cheap test comes first.
     size = len(text) if len(text) > LARGEST_TEXT else len(text.encode(errors="replace"))
     top = Node("scalar", 1, 1)
