@@ -67,8 +67,8 @@ class Person:
         return int(self.json("server", "status")["pid"])
 
     def kill_server(self) -> None:
-        """kill -9, and waits until it is gone."""
-        pid = self.server_pid()
+        """kill -9 of the server that runs, and waits until it is gone."""
+        pid = int(json.loads((self.state / "server.json").read_text())["pid"])
         os.kill(pid, signal.SIGKILL)
         wait_gone(pid)
 

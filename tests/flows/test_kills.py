@@ -38,6 +38,7 @@ def test_a_job_outlives_the_server_and_keeps_its_output(person: Person) -> None:
     for _ in range(3):
         person.kill_server()
         time.sleep(0.3)
+        person.stw("server", "start")
     person.until({"job": "Succeeded"})
     lines = person.stw("logs", "job").stdout.splitlines()
     assert lines == [f"line {i}" for i in range(1, 41)]
