@@ -8,7 +8,7 @@ import pytest
 
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.ids import WorkloadId
-from stellwerk.store import Batch, Store, StoreError
+from stellwerk.store import Batch, Store, StoreError, journal
 from stellwerk.store.journal import PAGE, subject
 from stellwerk.testing.builders import a_workload
 from tests.store.samples import DECISION, EVENTS, SHAPE, SHAPE_ID, W1, WHY, grow, opened, records_of
@@ -63,6 +63,17 @@ def test_reading_goes_page_by_page(tmp_path: Path) -> None:
         assert [record.seq for record in store.records()] == list(range(1, PAGE + 8))
         assert [record.seq for record in store.records(2, PAGE + 1)] == list(range(3, PAGE + 4))
         assert list(store.records(PAGE + 7)) == []
+
+
+def test_a_long_story_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A story of several pages, told among others', has no gap and no double."""
+    monkeypatch.setattr(journal, "PAGE", 4)
+    with opened(tmp_path) as store:
+        grow(store, 3, store.raise_epoch("1"))
+        for _ in range(10):
+            grow(store, 2, 1)
+        story = store.story(W1)
+    assert [record.seq for record in story] == [2, *range(5, 24, 2)]
 
 
 def test_lines_are_records(tmp_path: Path) -> None:

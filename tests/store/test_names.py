@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stellwerk.store import schema
@@ -12,8 +12,8 @@ from stellwerk.store.names import NameBook, numbered
 
 BASES = st.builds(
     lambda stem, tails: "-".join([stem, *tails]),
-    st.sampled_from(["a", "b", "a.b", "A"]),
-    st.lists(st.sampled_from(["1", "2", "3", "02", "x"]), max_size=3),
+    st.sampled_from(["a", "a", "a", "a.b", "A"]),
+    st.lists(st.sampled_from(["2", "2", "3", "1", "02", "x"]), max_size=2),
 )
 
 
@@ -26,9 +26,11 @@ def database() -> Iterator[sa.Connection]:
     engine.dispose()
 
 
-@given(
-    transactions=st.lists(st.lists(st.tuples(st.sampled_from("pq"), BASES), max_size=8), max_size=5)
-)
+TRANSACTION = st.lists(st.tuples(st.sampled_from("pppq"), BASES), max_size=8)
+
+
+@example(transactions=[[("p", "a"), ("p", "a")], [("p", "a-2"), ("p", "a")]])
+@given(transactions=st.lists(TRANSACTION, max_size=5))
 def test_names_are_unique_and_keep_their_base(
     database: sa.Connection, transactions: list[list[tuple[str, str]]]
 ) -> None:

@@ -31,10 +31,6 @@ IDLE_SECONDS = 1.0
 """After so long without a write, the log is carried over into the database."""
 
 
-class _GroupLostError(Exception):
-    """The database has rolled back the whole transaction, not only the job that failed."""
-
-
 class Writer:
     """Runs jobs on the writing connection, in the order they came."""
 
@@ -124,9 +120,8 @@ def _run_together(conn: sa.Connection, group: list[_Waiting]) -> list[_Outcome]:
             cursor.execute("SAVEPOINT job")
             try:
                 result = job(conn)
-            except Exception as error:
-                if not _in_transaction(conn):
-                    raise _GroupLostError from error
+            except Exception as error:  # noqa: BLE001 - told to the one who asked
+                # Fails if the database itself has rolled everything back: then the group is lost.
                 cursor.execute("ROLLBACK TO job")
                 outcomes.append((future, None, error))
             else:
@@ -143,12 +138,6 @@ def _run_alone(conn: sa.Connection, waiting: _Waiting) -> _Outcome:
     except Exception as error:  # noqa: BLE001 - told to the one who asked
         _roll_back(conn)
         return future, None, error
-
-
-def _in_transaction(conn: sa.Connection) -> bool:
-    """Whether the database still holds the transaction open; a full disk may have ended it."""
-    driver_connection: Any = conn.connection.driver_connection
-    return bool(getattr(driver_connection, "in_transaction", True))
 
 
 def _roll_back(conn: sa.Connection) -> None:
