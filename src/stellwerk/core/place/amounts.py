@@ -1,0 +1,43 @@
+"""Writes amounts of resources for people, so that what is offered can be asked for as written."""
+
+UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+
+
+def amount(value: int, unit: str, *, down: bool = False) -> str:
+    """Writes an amount: ``1.5`` (CPUs), ``16 GiB``, ``2``. ``down`` never writes more than it is.
+
+    CPUs and counts are exact; bytes have three digits.
+    """
+    if unit == "milli":
+        return _trimmed(f"{value // 1000}.{value % 1000:03}")
+    if unit == "bytes":
+        return _bytes(value, 3, down=down)
+    return str(value)
+
+
+def apart(wanted: int, less: int, unit: str) -> str:
+    """Writes ``wanted`` with as many digits as it takes to differ from ``less`` written down."""
+    if unit != "bytes" or wanted == less:
+        return amount(wanted, unit)
+    for digits in range(3, 20):
+        text = _bytes(wanted, digits, down=False)
+        if text != _bytes(less, digits, down=True) and text != _bytes(less, 3, down=True):
+            return text
+    return f"{wanted} B"
+
+
+def _bytes(value: int, digits: int, *, down: bool) -> str:
+    """Writes bytes with ``digits`` digits at most, or with all those before the point."""
+    size, unit = next((one for one in UNITS if value >= one[0]), UNITS[1])
+    whole = value // size
+    places = max(0, digits - len(str(whole)))
+    scale = 10**places
+    scaled, rest = divmod(value * scale, size)
+    if not down and 2 * rest >= size:
+        scaled += 1
+    number = f"{scaled // scale}.{scaled % scale:0{places}}" if places else str(scaled)
+    return f"{_trimmed(number)} {unit}"
+
+
+def _trimmed(number: str) -> str:
+    return number.rstrip("0").rstrip(".") if "." in number else number

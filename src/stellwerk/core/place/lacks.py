@@ -1,0 +1,215 @@
+"""What a request lacks where it comes nearest, what it could ask instead, what to keep for it.
+
+The *nearest* node is the one that lacks the fewest resources, then the smallest part of them, among
+those that could hold a replica when nothing else runs.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stellwerk.core.model.cluster import Device
+from stellwerk.core.model.decisions import Shortfall
+from stellwerk.core.model.resources import DeviceShare, GpuRequest, NodeAllocation, Request
+from stellwerk.core.place.room import (
+    NodeRoom,
+    Room,
+    fill,
+    fit_most,
+    fit_node,
+    free_bytes,
+    gpu_name,
+    is_whole,
+    right_kind,
+    share_bytes,
+)
+
+PER_MILLE = 1000
+NODES_AT_ONCE = "nodes at once"
+GPU_MEMORY = "GPU memory"
+
+
+class Lack(Struct, frozen=True):
+    """Why a request doesn't fit a cluster now; ``never``: it wouldn't even if all of it were free.
+
+    ``missing`` names a node that could hold it and isn't ready, where no ready one could.
+    """
+
+    never: bool
+    shortfalls: tuple[Shortfall, ...]
+    missing: str = ""
+
+
+def lack(room: Room, whole: Room, request: Request, num_nodes: int) -> Lack:
+    """Says what a request that doesn't fit in ``room`` lacks; ``whole`` is the cluster's capacity.
+
+    ``free`` of a shortfall is what the nearest node gives now, ``largest`` what it could give at
+    most; of ``nodes at once`` they count replicas.
+    """
+    at_most = len(fit_most(whole, request, num_nodes))
+    if at_most == 0:
+        return Lack(True, _lacks_of_nearest(room, whole, request))
+    now = len(fit_most(room, request, num_nodes))
+    if now or at_most < num_nodes:
+        short = Shortfall(NODES_AT_ONCE, num_nodes, now, at_most)
+        return Lack(at_most < num_nodes, (short,))
+    able = [name for name in _able(whole, request) if room.nodes[name].node.state == "ready"]
+    if not able:
+        return Lack(False, (), missing=_able(whole, request)[0])
+    shorts = [_node_lacks(room.nodes[name], whole.nodes[name], request) for name in able]
+    return Lack(False, min(shorts, key=distance))
+
+
+def distance(shorts: tuple[Shortfall, ...]) -> tuple[int, int]:
+    """Tells how far from fitting something is: resources lacking, then parts of them in sum."""
+    return (
+        len(shorts),
+        sum((s.wanted - s.free) * PER_MILLE // s.wanted for s in shorts if s.wanted),
+    )
+
+
+def instead(
+    request: Request, num_nodes: int, shorts: tuple[Shortfall, ...]
+) -> tuple[Request, int] | None:
+    """Lowers a request to what the shortfalls say is free; None where nothing of one is free."""
+    for short in shorts:
+        if short.free <= 0:
+            return None
+        match short.resource:
+            case "CPUs":
+                request = replace(request, cpus_milli=short.free)
+            case "memory":
+                request = replace(request, memory_bytes=short.free)
+            case "disk":
+                request = replace(request, disk_bytes=short.free)
+            case "nodes at once":
+                num_nodes = short.free
+            case "GPU memory":
+                request = replace(request, gpu=_with_gpu(request, share_bytes=short.free))
+            case _:
+                request = replace(request, gpu=_with_gpu(request, count=short.free))
+    return request, num_nodes
+
+
+def _with_gpu(request: Request, **changes: int) -> GpuRequest:
+    assert request.gpu is not None, "only a request with GPUs lacks some"
+    return replace(request.gpu, **changes)
+
+
+def _able(whole: Room, request: Request) -> list[str]:
+    """Names the nodes that could hold a replica if nothing else ran, in order of their names."""
+    return [
+        name
+        for name in sorted(whole.nodes)
+        if fit_node(whole.nodes[name], request, (0,)) is not None
+    ]
+
+
+def _lacks_of_nearest(room: Room, whole: Room, request: Request) -> tuple[Shortfall, ...]:
+    """Says what no node could ever give, as far as the one that comes nearest when empty."""
+    if not whole.nodes:
+        return (Shortfall(NODES_AT_ONCE, 1, 0, 0),)
+    ever = {name: _node_lacks(node, node, request) for name, node in sorted(whole.nodes.items())}
+    best = min(ever, key=lambda name: distance(ever[name]))
+    now = {s.resource: s for s in _node_lacks(room.nodes[best], whole.nodes[best], request)}
+    return tuple(now.get(short.resource, short) for short in ever[best])
+
+
+def _node_lacks(node: NodeRoom, whole: NodeRoom, request: Request) -> tuple[Shortfall, ...]:
+    """Compares a request with one node, resource by resource; nothing found means that it fits."""
+    found = []
+    plain = (
+        ("CPUs", "milli", request.cpus_milli, node.cpus_milli, whole.cpus_milli),
+        ("memory", "bytes", request.memory_bytes, node.memory_bytes, whole.memory_bytes),
+        ("disk", "bytes", request.disk_bytes, node.disk_bytes, whole.disk_bytes),
+    )
+    for resource, unit, wanted, free, largest in plain:
+        if wanted > free and wanted:
+            found.append(Shortfall(resource, wanted, max(free, 0), largest, unit))
+    if request.gpu is not None:
+        found.extend(_gpu_lack(node, whole, request.gpu))
+    return tuple(found)
+
+
+def _gpu_lack(node: NodeRoom, whole: NodeRoom, gpu: GpuRequest) -> list[Shortfall]:
+    """A lack of cards, or where there are enough of them, of memory on each."""
+    cards = [device for device in node.node.devices if right_kind(device, gpu)]
+    if not gpu.shares or len(cards) < gpu.count:
+        free = sum(
+            share_bytes(card, gpu) <= free_bytes(node, card) if gpu.shares else is_whole(node, card)
+            for card in cards
+        )
+        if gpu.count <= free:
+            return []
+        return [Shortfall(gpu_name(gpu), gpu.count, free, len(cards))]
+    nearest = _nearest_cards(node, gpu)
+    wanted = max(share_bytes(card, gpu) for card in nearest)
+    free = min(free_bytes(node, card) for card in nearest)
+    if all(share_bytes(card, gpu) <= free_bytes(node, card) for card in nearest):
+        return []
+    largest = sorted((whole.device_bytes[card.index] for card in cards), reverse=True)
+    return [Shortfall(GPU_MEMORY, wanted, max(free, 0), largest[gpu.count - 1], "bytes")]
+
+
+def _nearest_cards(node: NodeRoom, gpu: GpuRequest) -> list[Device]:
+    """The cards, as many as are wanted, that lack the least of what is wanted of them."""
+    cards = [device for device in node.node.devices if right_kind(device, gpu)]
+    cards.sort(key=lambda card: (share_bytes(card, gpu) - free_bytes(node, card), card.index))
+    return cards[: gpu.count]
+
+
+class Credit(Struct, frozen=True):
+    """What to keep for a request that can't start yet, and how far it is from starting there."""
+
+    far: tuple[int, int]
+    parts: tuple[NodeAllocation, ...]
+
+
+def credit(room: Room, whole: Room, request: Request, num_nodes: int) -> Credit | None:
+    """Chooses the nodes and devices nearest to holding a request, for taking it on credit.
+
+    Taken from the room in advance, it leaves others what it doesn't need, and what it lacks goes to
+    nobody else: so what it lacks only gets less. None where it could never run.
+    """
+    nodes = {
+        name: room.nodes[name].copy()
+        for name in _able(whole, request)
+        if room.nodes[name].node.state == "ready"
+    }
+    places = {
+        name: len(fill(whole.nodes[name], request, 0, num_nodes if room.together else 1))
+        for name in nodes
+    }
+    far = (0, 0)
+    parts: list[NodeAllocation] = []
+    for rank in range(num_nodes):
+        ranked = [
+            (distance(_node_lacks(nodes[name], whole.nodes[name], request)), name)
+            for name, left in places.items()
+            if left
+        ]
+        if not ranked:
+            return None
+        lacking, name = min(ranked)
+        far = (far[0] + lacking[0], far[1] + lacking[1])
+        part = _on_credit(nodes[name], request, rank)
+        nodes[name].take(part)
+        places[name] -= 1
+        parts.append(part)
+    return Credit(far, tuple(parts))
+
+
+def _on_credit(node: NodeRoom, request: Request, rank: int) -> NodeAllocation:
+    gpu = request.gpu
+    cards = _nearest_cards(node, gpu) if gpu is not None else []
+    return NodeAllocation(
+        node=node.node.name,
+        cpus_milli=request.cpus_milli,
+        memory_bytes=request.memory_bytes,
+        disk_bytes=request.disk_bytes,
+        devices=tuple(
+            DeviceShare(card.index, share_bytes(card, gpu)) for card in cards if gpu is not None
+        ),
+        ranks=(rank,),
+    )
