@@ -1,0 +1,283 @@
+"""The agent as a process: killed and replaced, fenced, watched, and alone on its root."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.rig import (
+    INTERPRETERS,
+    KILL,
+    PYTHON,
+    Client,
+    Refusal,
+    Rig,
+    a_rig,
+    is_alive,
+    processes_of,
+)
+
+
+@pytest.mark.parametrize("version", sorted({*list(INTERPRETERS)[:1], *list(INTERPRETERS)[-1:]}))
+def test_every_python_runs_a_job(version: str) -> None:
+    """The bundled file works with each Python there is, from start to quit."""
+    with a_rig(python=INTERPRETERS[version]) as rig:
+        rig.start_agent()
+        hello = rig.client.ask("hello")
+        assert hello["python"].startswith(f"{version}.")
+        assert hello["protocol"] == [1]
+        assert rig.finish("one", "echo $((40 + 2))")["code"] == 0
+        assert rig.log("one") == "42\n"
+        assert rig.client.ask("probe")["facts"]["cpus"] > 0
+        assert rig.client.ask("forget", run="one")["removed"]
+        rig.client.ask("quit")
+        assert rig.agent is not None
+        assert rig.agent.wait() == 0
+        assert not os.path.exists(rig.socket)
+
+
+def test_agent_killed_again_and_again(own_rig: Rig) -> None:
+    """Jobs go on, nothing is lost, nothing runs twice, and ends without an agent are found."""
+    rig = own_rig
+    rig.start_agent()
+    count = os.path.join(rig.folder, "count")
+    for number in range(6):
+        rig.start(f"r{number}", f"echo $STELLWERK_RUN_ID >> {count}; sleep 0.{number}5; exit {number}")
+        rig.kill_agent()
+        rig.start_agent()
+        again = rig.start(f"r{number}", "echo never")
+        assert again["existing"]
+    ends = [rig.ended(f"r{number}") for number in range(6)]
+    assert [end["code"] for end in ends] == list(range(6))
+    assert sorted(Path(count).read_text().split()) == [f"r{number}" for number in range(6)]
+
+
+def test_limits_hold_without_an_agent(own_rig: Rig) -> None:
+    """The wrapper ends a run at its time limit although no agent is there."""
+    rig = own_rig
+    rig.start_agent()
+    rig.start("alone", "echo ready; sleep 60", time_limit_ms=700)
+    rig.wait_for_line("alone", "ready")
+    rig.kill_agent()
+    rig.wait("the end", lambda: os.path.exists(rig.path("alone", "ended.json")))
+    assert json.loads(Path(rig.path("alone", "ended.json")).read_text())["how"] == "time_limit"
+    assert processes_of("alone") == []
+    rig.start_agent()
+    assert rig.report("alone")["ended"]["how"] == "time_limit"
+
+
+def test_stop_reaches_an_adopted_run(own_rig: Rig) -> None:
+    """A new agent gives notice to a run that the old one started."""
+    rig = own_rig
+    rig.start_agent()
+    rig.start("adopted", "trap 'exit 85' TERM; echo ready; while :; do sleep 0.05; done")
+    rig.wait_for_line("adopted", "ready")
+    rig.kill_agent()
+    rig.start_agent()
+    assert rig.report("adopted")["state"] == "running"
+    rig.client.ask("stop", run="adopted", generation=1, epoch=1, why="preempt")
+    assert rig.ended("adopted")["checkpointed"]
+
+
+@pytest.mark.parametrize("with_agent", [True, False])
+def test_killed_wrapper(own_rig: Rig, *, with_agent: bool) -> None:
+    """Its shell dies with it, the agent of now or later ends the rest and says what happened."""
+    rig = own_rig
+    rig.start_agent()
+    rig.start("w", f'setsid sleep 60 & {PYTHON} -c "import time;print(1);time.sleep(60)"')
+    rig.wait_for_line("w", "1")
+    if not with_agent:
+        rig.kill_agent()
+    os.kill(rig.wrapper("w"), KILL)
+    if not with_agent:
+        rig.wait("death", lambda: not is_alive(rig.wrapper("w")))
+        rig.start_agent()
+    end = rig.ended("w")
+    assert (end["how"], end["put_back"]) == ("wrapper_died", True)
+    assert processes_of("w") == []
+
+
+def test_reboot_ends_a_run(own_rig: Rig) -> None:
+    """A run of another boot without an end was cut off by the reboot."""
+    rig = own_rig
+    rig.start_agent()
+    rig.finish("boot", "echo line")
+    rig.kill_agent()
+    os.unlink(rig.path("boot", "ended.json"))
+    started = Path(rig.path("boot", "started.json"))
+    started.write_text(json.dumps({**json.loads(started.read_text()), "boot_id": "another"}))
+    rig.start_agent()
+    end = rig.report("boot")["ended"]
+    assert (end["how"], end["put_back"], end["last_lines"]) == ("reboot", True, ["line"])
+
+
+def test_claim_without_a_wrapper_is_void(own_rig: Rig) -> None:
+    """An agent that died between claim and fork has started nothing: the start can be repeated."""
+    rig = own_rig
+    os.makedirs(rig.path("void"))
+    Path(rig.path("void", "spec.json")).write_text("{")
+    rig.start_agent()
+    assert rig.client.ask("list")["runs"] == []
+    assert not rig.start("void", "echo once")["existing"]
+    assert rig.ended("void")["code"] == 0
+
+
+def test_double_start_runs_once(own_rig: Rig) -> None:
+    """The same key again gives the present state; also after the end."""
+    rig = own_rig
+    rig.start_agent()
+    assert not rig.start("twice", "echo x; sleep 0.2")["existing"]
+    assert rig.start("twice", "echo x; sleep 0.2")["existing"]
+    rig.ended("twice")
+    assert rig.start("twice", "echo x")["state"] == "ended"
+    assert rig.log("twice") == "x\n"
+
+
+def test_fencing(own_rig: Rig) -> None:
+    """Older leaders and older generations are refused, also by the next agent."""
+    rig = own_rig
+    rig.start_agent()
+    rig.start("f", "sleep 60", generation=3, epoch=5)
+    for change in ({"generation": 2, "epoch": 5}, {"generation": 3, "epoch": 4}):
+        with pytest.raises(Refusal, match="has been here") as refusal:
+            rig.start("f", "sleep 60", **change)
+        assert refusal.value.code == "fenced"
+    for fields in ({"generation": 2, "epoch": 5}, {"generation": 3, "epoch": 4}):
+        with pytest.raises(Refusal) as refusal:
+            rig.client.ask("stop", run="f", why="cancel", **fields)
+        assert refusal.value.code == "fenced"
+    with pytest.raises(Refusal) as refusal:
+        rig.start("f", "sleep 60", generation=4, epoch=5)
+    assert refusal.value.code == "busy"
+    rig.kill_agent()
+    rig.start_agent()
+    with pytest.raises(Refusal, match="epoch 5") as refusal:
+        rig.start("g", "true", epoch=4)
+    assert refusal.value.error["epoch"] == 5
+
+
+def test_forgotten_run_does_not_start_again(own_rig: Rig) -> None:
+    """A late start of a removed run is refused; a newer generation may start."""
+    rig = own_rig
+    rig.start_agent()
+    rig.finish("gone", "true")
+    with pytest.raises(Refusal) as refusal:
+        rig.start("live", "sleep 60") and rig.client.ask("forget", run="live")
+    assert refusal.value.code == "not_ended"
+    assert rig.client.ask("forget", run="gone")["removed"]
+    assert not rig.client.ask("forget", run="gone")["removed"]
+    rig.wait("removal", lambda: not os.listdir(os.path.join(rig.root, "trash")))
+    rig.kill_agent()
+    rig.start_agent()
+    with pytest.raises(Refusal) as refusal:
+        rig.start("gone", "true")
+    assert refusal.value.code == "forgotten"
+    assert not rig.start("gone", "true", generation=2)["existing"]
+
+
+def test_watch_pushes_changes_and_samples(own_rig: Rig) -> None:
+    """A watching client hears of each phase, of a sample, and of the end."""
+    rig = own_rig
+    rig.start_agent()
+    watcher = Client(rig.socket)
+    assert watcher.ask("watch")["runs"] == []
+    rig.start("w", "echo x; sleep 0.5", setup="true")
+    states, samples = [], []
+    while not states or states[-1] != "ended":
+        event = watcher.receive()
+        if event["event"] == "run":
+            states.append(event["run"]["state"])
+        else:
+            samples.append(event["sample"])
+    assert [s for i, s in enumerate(states) if i == 0 or s != states[i - 1]] == [
+        "setting_up",
+        "running",
+        "ended",
+    ]
+    assert len(samples) == 1
+    assert samples[0]["memory_bytes"] > 0
+    assert samples[0]["processes"] >= 1
+    watcher.close()
+
+
+def test_second_agent_is_told_apart(own_rig: Rig) -> None:
+    """A second agent on the same root ends at once with its own status and a sentence."""
+    rig = own_rig
+    rig.start_agent()
+    second = [rig.python, "-I", "-S", rig.program, "serve", "--root", rig.root]
+    other = os.path.join(rig.folder, "s", "other")
+    result = subprocess.run([*second, "--socket", other], capture_output=True, text=True)
+    assert result.returncode == 75
+    assert "another agent serves" in result.stderr
+    assert rig.client.ask("hello")["ok"]
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "message"),
+    [("x" * 120, 0o700, "longer than the 107 bytes"), ("agent", 0o777, "others than its user")],
+)
+def test_unusable_socket(own_rig: Rig, name: str, mode: int, message: str) -> None:
+    """A path Linux can't take and a directory others may write to are refused in words."""
+    folder = os.path.join(own_rig.folder, "open")
+    os.mkdir(folder)
+    os.chmod(folder, mode)
+    command = [own_rig.python, "-I", "-S", own_rig.program, "serve", "--root", own_rig.root]
+    result = subprocess.run(
+        [*command, "--socket", os.path.join(folder, name)], capture_output=True, text=True
+    )
+    assert result.returncode == 69
+    assert message in result.stderr
+
+
+def test_socket_and_root_are_private(rig: Rig) -> None:
+    """Only their user can look into the root or reach the socket."""
+    rig.finish("private", "true")
+    assert os.stat(rig.socket).st_mode & 0o777 == 0o600
+    assert os.stat(os.path.dirname(rig.socket)).st_mode & 0o777 == 0o700
+    assert os.stat(rig.root).st_mode & 0o777 == 0o700
+    assert os.stat(rig.path("private", "spec.json")).st_mode & 0o777 == 0o600
+
+
+def test_nonsense_is_answered(rig: Rig) -> None:
+    """What isn't a request gets an error, and the connection goes on."""
+    client = Client(rig.socket)
+    for line, code in ((b"{", "not_json"), (b"[1]", "not_json"), (b'{"op": 7}', "unknown_op")):
+        client.send_raw(line)
+        assert client.receive()["error"]["code"] == code
+    with pytest.raises(Refusal) as refusal:
+        client.ask("stop", run="../etc", why="cancel")
+    assert refusal.value.code == "unknown_run"
+    with pytest.raises(Refusal):
+        client.ask("start", spec={"v": 1, "run": "../x"})
+    assert client.ask("hello")["ok"]
+    client.close()
+
+
+def test_quit_leaves_live_runs_alone(own_rig: Rig) -> None:
+    """An agent with live runs goes only by force, and they go on."""
+    rig = own_rig
+    rig.start_agent()
+    rig.start("on", "echo ready; sleep 0.4; exit 9")
+    with pytest.raises(Refusal) as refusal:
+        rig.client.ask("quit")
+    assert refusal.value.code == "busy"
+    assert rig.client.ask("quit", force=True)["live"] == 1
+    assert rig.agent is not None
+    rig.agent.wait()
+    rig.start_agent()
+    assert rig.ended("on")["code"] == 9
+
+
+def test_idle_agent_leaves(own_rig: Rig) -> None:
+    """Without clients and live runs an agent ends after the time it was given."""
+    rig = own_rig
+    rig.start_agent("--idle-exit-s", "0.3")
+    rig.start("busy", "sleep 0.6")
+    rig.client.close()
+    assert rig.agent is not None
+    time.sleep(0.4)
+    assert rig.agent.poll() is None
+    rig.wait("the end of the agent", lambda: rig.agent is not None and rig.agent.poll() == 0)
