@@ -14,6 +14,7 @@ import signal
 import socket
 import stat
 import sys
+import time
 from typing import Optional
 
 from . import PROTOCOL, VERSION, system
@@ -29,6 +30,7 @@ from .telling import LineReader, make_fifo
 
 _LONGEST_SOCKET_PATH = 107
 _SAMPLE_EVERY_MS = 5_000
+_CLAIM_TRIES = 6
 EXIT_UNUSABLE = 69
 EXIT_ALREADY_THERE = 75
 
@@ -229,15 +231,19 @@ def _claim(places: Places) -> int:
             f"`{places.root}` lies on a network file system ({kind}), where locks and renames of "
             "several machines meet; choose a directory on a local disk",
         )
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        card = read_json(places.card) or {}
-        raise Unusable(
-            EXIT_ALREADY_THERE,
-            f"another agent serves `{places.root}` (process {card.get('pid', 'unknown')})",
-        ) from None
-    return lock
+    # A wrapper forked by an agent that was killed just then holds the lock for a moment longer.
+    for _ in range(_CLAIM_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return lock
+    card = read_json(places.card) or {}
+    raise Unusable(
+        EXIT_ALREADY_THERE,
+        f"another agent serves `{places.root}` (process {card.get('pid', 'unknown')})",
+    )
 
 
 def _listen(path: str) -> socket.socket:

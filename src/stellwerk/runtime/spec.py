@@ -224,7 +224,7 @@ def _check_whole(spec: Spec, reader: _Reader) -> None:
         reader.complain("run", "has other characters than letters, digits, `.`, `_`, `-`")
     if spec.setup_key and not RUN_NAME.fullmatch(spec.setup_key):
         reader.complain("setup_key", "has other characters than letters, digits, `.`, `_`, `-`")
-    if (spec.script is None) == (spec.argv is None):
+    if (reader.raw.get("script") is None) == (reader.raw.get("argv") is None):
         reader.complain("script", "give either `script` or `argv`, and not both")
     if spec.shell not in {"snapshot", "interactive"}:
         reader.complain("shell", f"is `{spec.shell}`; known are `snapshot` and `interactive`")
