@@ -27,13 +27,14 @@ from stellwerk.drivers.base import (
 )
 from stellwerk.engine.clock import SystemClock
 from stellwerk.engine.loop import Engine
+from stellwerk.server.accept import Read
 from stellwerk.server.app import make_app
 from stellwerk.server.models import SubmitItem
 from stellwerk.server.peer import Access, own_uid
 from stellwerk.server.services import Identity, Services
 from stellwerk.server.serving import HttpServer
 from stellwerk.server.sockets import bind_unix
-from stellwerk.server.submit import Read, Submits
+from stellwerk.server.submit import Submits
 from stellwerk.store import Store
 from stellwerk.testing.builders import a_cluster, a_node
 
@@ -147,7 +148,7 @@ def read_item(item: SubmitItem) -> Read:
         envs=envs,
         secrets=tuple(item.secrets),
     )
-    return Read(task, secrets=dict(item.secrets))
+    return Read(task, text=item.text, secrets=dict(item.secrets))
 
 
 class Stage:
@@ -160,6 +161,7 @@ class Stage:
         self.driver = HandDriver(a_cluster("lab", a_node("n1", cpus=4)))
         self.clock = SystemClock()
         self._read = read
+        self._streams: list[tuple[UnixConnection, http.client.HTTPResponse]] = []
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
         self.loop: asyncio.AbstractEventLoop
@@ -175,6 +177,8 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         self.loop.call_soon_threadsafe(self.services.stop)
         self._thread.join(PATIENCE_S)
+        for _, answer in self._streams:
+            self.hang_up(answer)
         self.store.close()
 
     async def _main(self) -> None:
@@ -256,10 +260,19 @@ class Stage:
         return self.ask("POST", path, {} if body is None else body)
 
     def stream(self, path: str, headers: dict[str, str] | None = None) -> http.client.HTTPResponse:
-        """An answer that is read as it comes."""
+        """An answer that is read as it comes; `hang_up` on it, or leave that to the end."""
         connection = UnixConnection(self.socket)
         connection.request("GET", path, headers=headers or {})
-        return connection.getresponse()
+        answer = connection.getresponse()
+        self._streams.append((connection, answer))
+        return answer
+
+    def hang_up(self, answer: http.client.HTTPResponse) -> None:
+        """Closes the connection of a stream."""
+        for connection, known in self._streams:
+            if known is answer:
+                known.close()
+                connection.close()
 
     def submit(self, text: str = "true", **more: object) -> dict[str, Any]:
         """Submits a small task."""

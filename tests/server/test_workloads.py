@@ -1,6 +1,7 @@
 """Submitting, listing, showing and steering over a real socket."""
 
 import pytest
+
 from tests.server.stage import Stage
 
 

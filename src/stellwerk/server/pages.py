@@ -3,9 +3,8 @@
 Everything here reads only what is committed and may run in a thread.
 """
 
-import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,7 +15,29 @@ from stellwerk.core.model.workload import Phase, Workload
 from stellwerk.server import models, story, views
 from stellwerk.store import Store, StoreError, Wait, WorkloadFilter
 
+T = TypeVar("T")
 LIVE_PHASES: tuple[Phase, ...] = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
+
+
+class _Written(msgspec.Struct):
+    """The part of a stored submission that is shown."""
+
+    text: str = ""
+
+
+class _PackedFile(msgspec.Struct):
+    """An entry of a manifest; only files have a hash."""
+
+    hash: str = ""
+    size: int = 0
+
+
+class _Packed(msgspec.Struct):
+    """The part of a manifest that is shown."""
+
+    files: list[_PackedFile] = []
+    commit: str = ""
+    dirty: bool = False
 
 
 class Pages:
@@ -48,10 +69,9 @@ class Pages:
         seq = self._store.seq()
         shape = self.shape(workload.shape)
         wait = self._waits_of([workload]).get(workload.shape)
-        written = self._written(workload)
         return models.Show(
             **views.headline(workload, shape, _reasons(wait)),
-            task=str(written.get("text", "")),
+            task=self._text(workload),
             runs=[views.run_view(run) for run in workload.runs],
             reasons=views.reasons_of(workload, _reasons(wait)),
             decision=self._decision_id(workload, wait),
@@ -133,27 +153,23 @@ class Pages:
                 held.setdefault(run.allocation.cluster, {})[run.id] = run.allocation
         return held
 
-    def _written(self, workload: Workload) -> dict[str, Any]:
-        """What was submitted; nothing if it isn't there any more."""
-        return self._json(workload.task)
+    def _text(self, workload: Workload) -> str:
+        """What was submitted, as it was written; nothing if it isn't there any more."""
+        stored = self._stored(workload.task, _Written)
+        return stored.text if stored else ""
 
     def _snapshot(self, hash: str) -> models.SnapshotView:
-        manifest = self._json(hash)
-        files: Sequence[dict[str, Any]] = manifest.get("files", [])
+        packed = self._stored(hash, _Packed) or _Packed()
+        sizes = [one.size for one in packed.files if one.hash]
         return models.SnapshotView(
-            hash=hash,
-            files=len(files),
-            bytes=sum(int(one.get("size", 0)) for one in files),
-            commit=str(manifest.get("commit", "")),
-            dirty=bool(manifest.get("dirty", False)),
+            hash=hash, files=len(sizes), bytes=sum(sizes), commit=packed.commit, dirty=packed.dirty
         )
 
-    def _json(self, hash: str) -> dict[str, Any]:
+    def _stored(self, hash: str, kind: type[T]) -> T | None:
         try:
-            content = json.loads(self._store.blobs.get(hash))
-        except (StoreError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
+            return msgspec.json.decode(self._store.blobs.get(hash), type=kind)
+        except (StoreError, msgspec.MsgspecError):
+            return None
 
 
 def _reasons(wait: Wait | None) -> tuple[Reason, ...]:

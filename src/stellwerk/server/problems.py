@@ -38,6 +38,8 @@ TABLE: dict[str, Rule] = {
     "request/too-large": Rule(413, 2, "The request is too large"),
     "spec/": Rule(422, 2, "The task can't be accepted"),
     "submit/": Rule(422, 2, "The task can't be accepted"),
+    "secret/": Rule(422, 2, "The task can't be accepted"),
+    "unsupported/": Rule(422, 2, "The task can't be run yet"),
     "place/": Rule(422, 2, "The task can never run here"),
     "find/": Rule(404, 3, "There is no such thing"),
     "find/ambiguous": Rule(409, 3, "The name fits more than one"),
@@ -46,11 +48,11 @@ TABLE: dict[str, Rule] = {
     "phase/": Rule(409, 1, "It can't be done to it now"),
     "changed/": Rule(409, 5, "The world has changed"),
     "config/": Rule(500, 2, "The settings aren't right"),
-    "blob/": Rule(422, 1, "The content can't be kept"),
     "blob/missing": Rule(422, 2, "Content is missing"),
     "store/": Rule(503, 6, "The state can't be read or written now"),
     "store/ambiguous": Rule(409, 3, "The name fits more than one"),
     "store/bad-hash": Rule(422, 2, "That is no hash"),
+    "store/blob-damaged": Rule(422, 1, "The content isn't what its name says"),
     "store/no-blob": Rule(404, 3, "There is no such content"),
     "driver/": Rule(503, 6, "The cluster doesn't answer"),
     "server/": Rule(503, 6, "The server can't answer now"),
@@ -134,7 +136,7 @@ def on_unexpected(request: AnyRequest, error: Exception) -> Response[bytes]:
     """Anything else is our mistake: the log gets the traceback, the caller its id."""
     incident = secrets.token_hex(4)
     logger.error(
-        "incident=%s %s %s failed", incident, request.method, request.url.path, exc_info=error
+        "incident=%s %s %s failed", incident, request.method, request.scope["path"], exc_info=error
     )
     return answer(
         [
@@ -152,7 +154,7 @@ def _http_problems(request: AnyRequest, error: HTTPException) -> list[Problem]:
         return [
             Problem(
                 "request/path",
-                f"there is nothing at {request.url.path}",
+                f"there is nothing at {request.scope['path']}",
                 "GET /v1/openapi.json lists all addresses",
             )
         ]
@@ -160,7 +162,7 @@ def _http_problems(request: AnyRequest, error: HTTPException) -> list[Problem]:
         return [
             Problem(
                 "request/method",
-                f"{request.url.path} does not know {request.method}",
+                f"{request.scope['path']} does not know {request.method}",
                 "GET /v1/openapi.json lists all addresses with their methods",
             )
         ]

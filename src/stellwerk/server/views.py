@@ -18,7 +18,7 @@ from stellwerk.core.model.resources import (
     Shape,
 )
 from stellwerk.core.model.workload import ENDED, Run, RunEnd, Workload
-from stellwerk.core.place.candidates import amount
+from stellwerk.core.place.amounts import amount
 from stellwerk.core.place.room import NodeRoom, gpu_name
 from stellwerk.server import models
 

@@ -1,0 +1,186 @@
+"""Decides whether submitted items are acceptable: all problems at once, each distinct task once."""
+
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from stellwerk.core.describe.support import missing_secrets
+from stellwerk.core.lower import Lowered, lower
+from stellwerk.core.model.catalogue import render
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.errors import Notice, Problem, StellwerkError
+from stellwerk.core.model.task import Task
+from stellwerk.core.place.decide import never_fits
+from stellwerk.server.models import TEXT_BYTES, VALUE_BYTES, SubmitItem
+
+MOST_PROBLEMS = 50
+ENVIRONMENT_BYTES = 2 * 2**20
+ARGV_BYTES = 2**20
+
+_UNFIT = re.compile(r"[^a-z0-9]+")
+_LIKE_ID = re.compile(r"w-[0-9a-z]{13}")
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A task that can be run, as it was read.
+
+    `secrets` are the values that came with it; `text` is what was written, without them.
+    """
+
+    task: Task
+    text: str = ""
+    secrets: dict[str, str] = {}
+    notices: tuple[Notice, ...] = ()
+
+
+ReadItem = Callable[[SubmitItem], Read]
+"""Reads an item, or raises SpecError with every problem."""
+
+
+class Accepted(msgspec.Struct, frozen=True, eq=False):
+    """An item that may be taken down: everything about it that its copies share.
+
+    `managed` maps variables to secrets that are in the store already.
+    """
+
+    read: Read
+    lowered: Lowered
+    name: str
+    managed: dict[str, str]
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What an item is judged against."""
+
+    clusters: Sequence[Cluster]
+    known_secrets: Collection[str]
+    missing_blobs: Callable[[Sequence[str]], Sequence[str]]
+
+
+def accept_all(items: Sequence[SubmitItem], read: ReadItem, around: Surroundings) -> list[Accepted]:
+    """Accepts all items, or raises StellwerkError with the problems of all of them."""
+    found: dict[bytes, Accepted] = {}
+    problems: list[Problem] = []
+    result: list[Accepted] = []
+    before: SubmitItem | None = None
+    for number, item in enumerate(items):
+        if item is before:
+            result.append(result[-1])
+            continue
+        before, content = None, content_of(item)
+        try:
+            if content not in found:
+                found[content] = accept(item, read, around)
+        except StellwerkError as error:
+            problems += _numbered(error.problems, number, len(items))
+            if len(problems) >= MOST_PROBLEMS:
+                break
+            continue
+        before = item
+        result.append(found[content])
+    if problems:
+        raise StellwerkError(problems[:MOST_PROBLEMS])
+    return result
+
+
+def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
+    """Accepts one item, or raises StellwerkError with all its problems."""
+    problems = [*size_problems(item), *command_problems(item)]
+    if problems:
+        raise StellwerkError(problems)
+    found = read(item)
+    lowered = lower(found.task)
+    problems += _missing(item, found, around)
+    problems += [
+        Problem("place/never-fits", told.sentence, told.remedy, file=item.file)
+        for told in map(render, never_fits(lowered.shape, list(around.clusters)))
+    ]
+    if problems:
+        raise StellwerkError(problems)
+    managed = {
+        ref.name: ref.name for ref in found.task.managed_secrets if ref.name not in found.secrets
+    }
+    return Accepted(found, lowered, name_of(found.task, item), managed)
+
+
+def content_of(item: SubmitItem) -> bytes:
+    """Equal for items that differ in nothing but their idempotency key."""
+    return msgspec.json.encode(msgspec.structs.replace(item, key=""))
+
+
+def size_problems(item: SubmitItem) -> list[Problem]:
+    """What of an item is larger than can be passed to a job, or can't be passed at all."""
+    problems = []
+    if _length(item.text) > TEXT_BYTES:
+        message, help = "the text is larger than 2 MiB", "put data into files"
+        problems.append(Problem("spec/too-large", message, help, file=item.file))
+    for name, value in (*item.env.items(), *item.secrets.items()):
+        if value is not None and _length(value) > VALUE_BYTES:
+            message = f"the value of `{name[:80]}` is larger than 128 KiB"
+            help = "Linux passes no larger variable to a program; put it into a file"
+            problems.append(Problem("spec/env-too-large", message, help))
+    if sum(map(_length, item.argv)) > ARGV_BYTES:
+        message, help = "the command is longer than 1 MiB", "put its arguments into a file"
+        problems.append(Problem("spec/too-large", message, help))
+    if sum(len(name) + len(value) for name, value in item.caller_env.items()) > ENVIRONMENT_BYTES:
+        message, help = "the caller's environment is larger than 2 MiB", "unset large variables"
+        problems.append(Problem("spec/env-too-large", message, help))
+    texts = (*item.argv, item.cwd, *item.caller_env, *item.caller_env.values(), item.file)
+    if any("\0" in text for text in texts):
+        message = "there is a NUL byte in the command, its folder or its environment"
+        problems.append(Problem("spec/nul", message, "no program can be given one; remove it"))
+    return problems
+
+
+def command_problems(item: SubmitItem) -> list[Problem]:
+    """What is wrong with a command, or with where it is to run."""
+    problems = []
+    if item.kind == "argv" and not item.argv:
+        message, help = "there is no command to run", "write it after `--`"
+        problems.append(Problem("spec/no-command", message, help))
+    if item.in_place and item.kind != "argv":
+        message, help = "only a command runs in place", "leave `in_place` out"
+        problems.append(Problem("request/invalid", message, help))
+    if item.in_place and not os.path.isabs(item.cwd):
+        message = f"`cwd` is no absolute folder: {item.cwd[:200]!r}"
+        help = "send the folder that the command is to run in"
+        problems.append(Problem("request/invalid", message, help))
+    return problems
+
+
+def name_of(task: Task, item: SubmitItem) -> str:
+    """The task's own name, else one made of its file or its command."""
+    if task.name:
+        if _LIKE_ID.fullmatch(task.name):
+            message = f"`{task.name}` looks like a workload's id"
+            raise StellwerkError.of("spec/name", message, "choose another name")
+        return task.name
+    source = item.argv[0] if item.argv else item.file
+    stem = os.path.basename(source).rsplit(".", 1)[0]
+    return _UNFIT.sub("-", stem.lower()).strip("-")[:40].strip("-") or "task"
+
+
+def _missing(item: SubmitItem, found: Read, around: Surroundings) -> list[Problem]:
+    """What an item refers to and nobody has sent."""
+    problems = missing_secrets(found.task, {*found.secrets, *around.known_secrets})
+    if item.snapshot and around.missing_blobs([item.snapshot]):
+        message = "the packed work directory isn't in the store"
+        help = "send the content that POST /v1/blobs/missing names, then submit again"
+        problems.append(Problem("blob/missing", message, help))
+    return problems
+
+
+def _length(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def _numbered(problems: Sequence[Problem], number: int, count: int) -> list[Problem]:
+    """Says which item of a batch a problem belongs to."""
+    if count == 1:
+        return list(problems)
+    return [
+        msgspec.structs.replace(problem, message=f"item {number}: {problem.message}")
+        for problem in problems
+    ]

@@ -1,0 +1,262 @@
+"""The server as a process: lock, store, drivers, engine and sockets, from the start to the end.
+
+A second server on the same state is refused. A server whose engine has died ends, with a sentence
+in its log: one that still answered would only look alive. Ending it ends no job.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stellwerk import __version__
+from stellwerk.config import Settings, load
+from stellwerk.core.model.errors import StellwerkError
+from stellwerk.server.lock import HomeLock
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from stellwerk.engine.loop import Engine
+    from stellwerk.server.services import Services
+
+log = logging.getLogger("stellwerk.server")
+
+ENGINE_ENDS_S = 15.0
+"""How long the engine may take to finish its cycle."""
+
+FILES_OPEN = 65_536
+"""Followers and connections are files; the usual soft limit is too small for many of them."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the command line of the server says."""
+
+    listen: str = ""
+    socket_group: str = ""
+    to_terminal: bool = False
+
+
+class Beacon(msgspec.Struct, frozen=True):
+    """The content of `server.json`: where the server of this state is."""
+
+    pid: int
+    started_ms: int
+    version: str
+    socket: str
+    listen: str = ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the server until it is told to stop; gives the exit code."""
+    options = _options(argv)
+    first_stderr = os.dup(2)
+    lock: HomeLock | None = None
+    try:
+        settings = load()
+        lock = _take_home(settings)
+        _prepare_process(settings, options)
+        return asyncio.run(_run(settings, options))
+    except StellwerkError as error:
+        return _refuse(error, first_stderr)
+    finally:
+        if lock is not None:
+            lock.release()
+        os.close(first_stderr)
+
+
+def _options(argv: Sequence[str] | None) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="python -m stellwerk.server", description="The server of Stellwerk, in the foreground."
+    )
+    parser.add_argument(
+        "--listen",
+        default="",
+        metavar="HOST:PORT",
+        help="answer over TCP too, to whoever sends the token in HOME/server.token",
+    )
+    parser.add_argument(
+        "--socket-group", default="", metavar="GROUP", help="let the members of a group look"
+    )
+    parser.add_argument(
+        "--log-to-terminal", action="store_true", help="log to standard error, not to server.log"
+    )
+    given = parser.parse_args(argv)
+    to_terminal = given.log_to_terminal or os.isatty(2)
+    return Options(given.listen, given.socket_group, to_terminal)
+
+
+def _take_home(settings: Settings) -> HomeLock:
+    """Makes the state's folder, on a disk that can be trusted, and takes its lock."""
+    from stellwerk.store.places import check_place
+
+    check_place(settings.home)
+    try:
+        os.makedirs(settings.home, mode=0o700, exist_ok=True)
+        return HomeLock(settings.home)
+    except OSError as error:
+        raise StellwerkError.of(
+            "server/home",
+            f"{settings.home} can't be used for the server's state: {error.strerror}",
+            "name another folder with STELLWERK_HOME",
+        ) from error
+
+
+def _prepare_process(settings: Settings, options: Options) -> None:
+    import resource
+
+    from stellwerk.server import logbook
+
+    os.umask(0o077)
+    logbook.begin(settings.server_log, to_terminal=options.to_terminal)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES_OPEN if hard == resource.RLIM_INFINITY else min(hard, FILES_OPEN)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _refuse(error: StellwerkError, first_stderr: int) -> int:
+    """Says why the server can't go on: in its log, and to whoever started it."""
+    from stellwerk.server.problems import rule_of
+
+    text = ("\n".join(str(problem) for problem in error.problems) + "\n").encode(errors="replace")
+    sys.stderr.flush()
+    os.write(2, text)
+    if not os.path.sameopenfile(2, first_stderr):
+        os.write(first_stderr, text)
+    return rule_of(error.problems[0].code).exit
+
+
+async def _run(settings: Settings, options: Options) -> int:
+    from stellwerk.drivers.registry import driver_factory
+    from stellwerk.engine.clock import SystemClock
+    from stellwerk.engine.loop import Engine
+    from stellwerk.server.services import Identity, Services
+    from stellwerk.store import Store
+
+    clock = SystemClock()
+    started_ms = clock.now_ms()
+    home = Path(settings.home)
+    with Store.open(home) as store:
+        local = driver_factory("local")(
+            home=home, socket_dir=Path(settings.socket).parent, blobs=store.blobs
+        )
+        engine = Engine(store, [local], clock)
+        identity = Identity(os.getpid(), __version__, started_ms, settings.home, settings.socket)
+        sockets = _bind(settings, options)
+        try:
+            await engine.load()
+            services = Services(identity=identity, store=store, engine=engine, clock=clock)
+            return await _serve(services, engine, sockets, settings, options)
+        finally:
+            _take_down(settings, sockets)
+
+
+def _bind(settings: Settings, options: Options) -> "list[socket]":
+    from stellwerk.server.sockets import bind_tcp, bind_unix
+
+    sockets = [bind_unix(settings.socket, options.socket_group)]
+    if options.listen:
+        sockets.append(bind_tcp(options.listen))
+    return sockets
+
+
+async def _serve(
+    services: "Services",
+    engine: "Engine",
+    sockets: "list[socket]",
+    settings: Settings,
+    options: Options,
+) -> int:
+    from stellwerk.server.app import make_app
+    from stellwerk.server.peer import Access, own_uid
+    from stellwerk.server.reading import read_item
+    from stellwerk.server.serving import HttpServer
+    from stellwerk.server.sockets import read_or_make_token
+    from stellwerk.server.submit import Submits
+
+    token = (
+        read_or_make_token(os.path.join(settings.home, "server.token")) if options.listen else ""
+    )
+    app = make_app(services, Submits(services, read_item), Access(own_uid(), token))
+    server = HttpServer(app, services.stopping)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, services.stop)
+    parts = {
+        asyncio.create_task(engine.run()): "engine",
+        asyncio.create_task(services.feed.run()): "reader of the journal",
+        asyncio.create_task(server.serve_on(sockets)): "socket",
+    }
+    listening = asyncio.create_task(server.listening.wait())
+    await asyncio.wait([*parts, listening], return_when=asyncio.FIRST_COMPLETED)
+    listening.cancel()
+    _write_beacon(services, settings, options)
+    identity = services.identity
+    log.info("server %s (pid %d) answers at %s", identity.version, identity.pid, identity.socket)
+    return await _until_over(services, engine, parts)
+
+
+async def _until_over(
+    services: "Services", engine: "Engine", parts: dict[asyncio.Task[None], str]
+) -> int:
+    """Waits for the end, wanted or not, and ends the rest: answers first, then the engine."""
+    await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+    status = 0 if services.stopping.is_set() else 1
+    names = {name: task for task, name in parts.items()}
+    for task, name in parts.items():
+        if task.done() and not services.stopping.is_set():
+            log.critical(
+                "the %s has stopped working, so this server ends; jobs go on, and the next "
+                "command starts a new server",
+                name,
+                exc_info=None if task.cancelled() else task.exception(),
+            )
+    services.stop()
+    await asyncio.wait([names["socket"]])
+    engine.stop()
+    _, late = await asyncio.wait([names["engine"]], timeout=ENGINE_ENDS_S)
+    if late:
+        log.error("the engine did not finish its cycle within %g s", ENGINE_ENDS_S)
+        status = 1
+    for task in parts:
+        task.cancel()
+    ended = await asyncio.gather(*parts, return_exceptions=True)
+    if status == 0 and isinstance(ended[0], Exception):
+        log.error("the engine ended with an error", exc_info=ended[0])
+        status = 1
+    log.info("server (pid %d) has ended", services.identity.pid)
+    return status
+
+
+def _write_beacon(services: "Services", settings: Settings, options: Options) -> None:
+    """Says where the server is, all at once or not at all."""
+    identity = services.identity
+    beacon = Beacon(
+        identity.pid, identity.started_ms, identity.version, identity.socket, options.listen
+    )
+    path = _beacon_path(settings)
+    with open(f"{path}.new", "wb") as file:
+        file.write(msgspec.json.encode(beacon) + b"\n")
+    os.replace(f"{path}.new", path)
+
+
+def _take_down(settings: Settings, sockets: "list[socket]") -> None:
+    """Leaves no socket and no word of a server that isn't there any more."""
+    for bound in sockets:
+        bound.close()
+    for path in (settings.socket, _beacon_path(settings)):
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass  # it never came to that
+
+
+def _beacon_path(settings: Settings) -> str:
+    return os.path.join(settings.home, "server.json")
