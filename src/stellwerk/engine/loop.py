@@ -275,8 +275,7 @@ class Engine:
         self._image_seq = image.seq
 
         def save() -> None:
-            self.store.save_image(
-                image.seq, IMAGE_SCHEMA, msgspec.json.encode(image), self._clock.now_ms()).result()
+            self.store.save_image(image.seq, IMAGE_SCHEMA, msgspec.json.encode(image))
 
         try:
             await asyncio.to_thread(save)
