@@ -46,7 +46,7 @@ def read_environment(report: Report, task: Node, given: Given) -> Environment:
     secrets: dict[str, str] = {}
     managed: list[SecretRef] = []
     spans: list[tuple[int, int]] = []
-    _read_secrets(report, task.get("secrets"), secrets, managed, spans)
+    _read_secrets(report, task.get("secrets"), secrets, managed, spans, given.secrets)
     _read_managed(report, task.get("managed_secrets"), managed)
     flag = "--secret"
     secrets |= {
@@ -54,9 +54,8 @@ def read_environment(report: Report, task: Node, given: Given) -> Environment:
         for name, value in given.secrets.items()
         if check_name(report, None, flag, name) and check_size(report, None, flag, name, value)
     }
-    unresolved = tuple(ref for ref in managed if ref.name not in given.secrets)
     _check_docker_login(report, task, envs, secrets)
-    return Environment(envs, secrets, unresolved, tuple(spans))
+    return Environment(envs, secrets, tuple(managed), tuple(spans))
 
 
 def as_text(node: Node) -> str:
@@ -168,7 +167,12 @@ def _read_secrets(
     secrets: dict[str, str],
     managed: list[SecretRef],
     spans: list[tuple[int, int]],
+    given: Mapping[str, str],
 ) -> None:
+    """A name without a value is a reference unless a flag gives the value.
+
+    With the prefix `secrets:` it stays one, as in SkyPilot, though the value of a flag will do.
+    """
     if node is None:
         return
     if node.kind == "list":
@@ -181,7 +185,8 @@ def _read_secrets(
     for entry in node.entries:
         path = f"secrets.{entry.key}"
         if entry.value.is_null:
-            _add_reference(report, entry.key_node, path, _reference(entry.key), managed)
+            if entry.key not in given:
+                _add_reference(report, entry.key_node, path, _reference(entry.key), managed)
         elif entry.key.startswith("secrets:"):
             _note_span(entry.value, spans)
             report.problem(

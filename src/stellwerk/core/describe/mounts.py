@@ -142,40 +142,32 @@ def _read_storage(report: Report, node: Node, path: str) -> StorageMount | None:
 
 
 def _check_storage(report: Report, found: Found, path: str) -> None:
+    """What has no meaning is a problem; what `sky` would refuse later on is told."""
     name, source = found.get("name"), found.get("source")
     mode = found.get("mode", "MOUNT")
-    place = found.place("source" if "source" in found else "name")
-
-    def wrong(message: str, remedy: str, at: Node = place) -> None:
-        report.problem("spec/storage", at, path, message, remedy)
-
+    if "name" not in found and "source" not in found:
+        message, remedy = "a bucket needs a `name` or a `source`", "add one of them"
+        report.problem("spec/storage", found.node, path, message, remedy)
     if name is not None:
         _check_bucket(report, found, path, name)
     if source is None:
-        if "source" in found:
-            return
-        if mode == "COPY":
-            wrong("`mode: COPY` needs a `source` to copy from", "add `source`, or use `MOUNT`")
-        elif "name" not in found:
-            wrong("a bucket needs a `name` or a `source`", "add one of them")
         return
     scheme = scheme_of(source) if isinstance(source, str) else None
+    told, key, remedy = "", "source", ""
     if scheme is None:
-        if name is None and "name" not in found:
-            wrong("a local `source` needs the `name` of the bucket it goes to", "add `name`")
-        return
-    if name is not None:
-        wrong(
-            "`name` and the URI in `source` both name the bucket",
-            "leave out `name`",
-            found.place("name"),
-        )
-    inside = source.split("://", 1)[1].rstrip("/").partition("/")[2]
-    if inside and mode != "COPY" and scheme not in _WHOLE_PATH:
-        wrong(
-            f"`mode: {mode}` mounts a whole bucket, not `{inside[:60]}` inside of it",
-            "use `mode: COPY`, or name the bucket alone",
-        )
+        if "name" not in found:
+            told = "a local `source` goes to a bucket that has no `name`"
+            remedy = "add `name`"
+    else:
+        inside = source.split("://", 1)[1].rstrip("/").partition("/")[2]
+        if name is not None:
+            told, key = "the URI in `source` names the bucket, `name` has no effect", "name"
+        elif inside and mode != "COPY" and scheme not in _WHOLE_PATH:
+            told = f"`mode: {mode}` is for a whole bucket, not for `{inside[:60]}` inside of it"
+            remedy = "use `mode: COPY`, or name the bucket alone"
+    if told:
+        message = f"{told}; `sky` would refuse this"
+        report.notice("spec/storage", found.place(key), path, message, remedy)
 
 
 def _check_bucket(report: Report, found: Found, path: str, name: str) -> None:

@@ -143,7 +143,10 @@ def _unsupported(task: Task, prefix: str) -> Iterator[Problem]:
 
 
 def missing_secrets(task: Task, available: Collection[str]) -> list[Problem]:
-    """The secrets that a task names and nobody has given: refused before anything is queued."""
+    """The secrets that a task names and nobody has given: refused before anything is queued.
+
+    `available` are the names in the store of secrets; those that came with the task count too.
+    """
     return [
         Problem(
             "secret/missing",
@@ -152,7 +155,7 @@ def missing_secrets(task: Task, available: Collection[str]) -> list[Problem]:
             path=f"secrets.{ref.name}",
         )
         for ref in task.managed_secrets
-        if ref.name not in available
+        if ref.name not in task.secrets and ref.name not in available
     ]
 
 
