@@ -101,6 +101,14 @@ class LogChunk(Struct, frozen=True):
         return self.offset + len(self.data)
 
 
+class Folders(Struct, frozen=True, omit_defaults=True):
+    """Where on its place a run works, writes results and keeps checkpoints; "" = nobody knows."""
+
+    work: str = ""
+    output: str = ""
+    checkpoint: str = ""
+
+
 class DriverError(Exception):
     """An order could not be carried out; ``final`` says that it surely never will have been.
 

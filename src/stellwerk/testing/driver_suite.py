@@ -146,7 +146,7 @@ class DriverSuite:
 
         async def scene() -> None:
             session = await Session(place).open()
-            await session.start("w-1-1", Program(lasts_ms=800), epoch=5)
+            await session.start("w-1-1", Program(lasts_ms=400), epoch=5)
             await session.reaches("w-1-1", "Running")
             await refused(session.start("w-2-1", Program(), epoch=4))
             await refused(session.stop("w-1-1", epoch=4))
@@ -352,7 +352,7 @@ class DriverSuite:
 
         async def scene() -> None:
             session = await Session(place).open()
-            run = await session.start("w-1-1", Program(lasts_ms=500, prints="still\n"))
+            run = await session.start("w-1-1", Program(lasts_ms=300, prints="still\n"))
             await session.reaches("w-1-1", "Running")
             await refused(session.driver.forget(run))
             assert (await session.ends("w-1-1")).code == 0

@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,10 +26,24 @@ from stellwerk.runtime.agent import EXIT_ALREADY_THERE
 from stellwerk.runtime.bundle import build
 from stellwerk.runtime.files import Places, read_json
 
+NAME = "agent.sock"
 LOOK_MS = 5
 START_MS = 15_000
-DEAF_MS = 2_000
+DEAF_MS = 500
 LOG_TAIL_BYTES = 2_000
+_BUILDING = threading.Lock()
+
+
+def agent_socket(folder: Path, root: Path) -> Path:
+    """Where the agent listens: in the folder of sockets, if it is nobody else's to write to."""
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return folder / NAME
+    except OSError:
+        return root / NAME
+    is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return (folder if is_ours else root) / NAME
 
 
 class AgentHouse:
@@ -39,7 +54,8 @@ class AgentHouse:
         self.socket = socket
         self._python = python
         self._bundle: Path | None = None
-        self._child: int | None = None
+        self._child = 0
+        self._former: list[int] = []
 
     async def reach(
         self, on_push: OnPush, on_break: Callable[[], None]
@@ -49,7 +65,7 @@ class AgentHouse:
         Raises a DriverError that isn't final if there is no agent to be had now.
         """
         try:
-            self._bundle = await asyncio.to_thread(build, self.root)
+            self._bundle = await asyncio.to_thread(_build, self.root)
         except OSError as error:
             raise _trouble("driver/no-runtime", f"{self.root} can't be used: {error}") from error
         try:
@@ -112,6 +128,8 @@ class AgentHouse:
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         output = [(os.POSIX_SPAWN_OPEN, number, str(log), append, 0o600) for number in (1, 2)]
         quiet = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        if self._child_status() is None:
+            self._former.append(self._child)
         try:
             self._child = os.posix_spawn(
                 self._python, argv, os.environ, file_actions=[quiet, *output], setsid=True
@@ -121,18 +139,12 @@ class AgentHouse:
             raise _trouble("driver/agent-failed", message) from error
 
     def _child_status(self) -> int | None:
-        """How the agent that we started ended, or None while it hasn't; 0 if there is none."""
-        if self._child is None:
-            return 0
-        try:
-            pid, status = os.waitpid(self._child, os.WNOHANG)
-        except ChildProcessError:
-            self._child = None
-            return 0
-        if not pid:
-            return None
-        self._child = None
-        return os.waitstatus_to_exitcode(status)
+        """How the agent that we started last ended, or None while it hasn't; 0 if there is none."""
+        self._former = [pid for pid in self._former if _exit_status(pid) is None]
+        status = _exit_status(self._child) if self._child else 0
+        if status is not None:
+            self._child = 0
+        return status
 
     def _send_away(self) -> None:
         """Ends an agent that lives but can't be reached, as when its socket was removed."""
@@ -149,6 +161,21 @@ class AgentHouse:
         except OSError:
             lines = []
         return lines[-1] if lines else "it said nothing"
+
+
+def _build(root: Path) -> Path:
+    """Makes the runtime's file; one at a time, since all would write beside the same name."""
+    with _BUILDING:
+        return build(root)
+
+
+def _exit_status(child: int) -> int | None:
+    """How a child ended, or None while it hasn't; 0 for what is no child of ours."""
+    try:
+        pid, status = os.waitpid(child, os.WNOHANG)
+    except ChildProcessError:
+        return 0
+    return os.waitstatus_to_exitcode(status) if pid else None
 
 
 def _command_line(pid: int) -> list[str]:

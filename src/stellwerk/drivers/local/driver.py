@@ -21,20 +21,21 @@ from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefu
 from stellwerk.drivers.base import (
     Capabilities,
     DriverError,
+    Folders,
     LogChunk,
     LogStream,
     StartOrder,
     StopOrder,
 )
 from stellwerk.drivers.local.agent_link import AgentGone, AgentLink, AgentRefused, JSONObject
-from stellwerk.drivers.local.agents import AgentHouse
+from stellwerk.drivers.local.agents import AgentHouse, agent_socket
 from stellwerk.drivers.local.translate import inventory_of, report_of, spec_of, why_of
 from stellwerk.drivers.local.workdir import (
     BlobReader,
     make_work_directory,
     remove_work_directories,
 )
-from stellwerk.runtime.files import RUN_NAME, Places
+from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, read_json
 
 DRIVER = "local"
 PROBE_MS = 30_000
@@ -53,12 +54,13 @@ class LocalDriver:
         self.cluster = cluster or cluster_name(platform.node())
         self._root = home / "runtime"
         self._blobs = blobs
-        self._house = AgentHouse(self._root, socket_dir / "agent.sock")
+        self._house = AgentHouse(self._root, agent_socket(socket_dir, self._root))
         self._link: AgentLink | None = None
         self._linking = asyncio.Lock()
         self._inbox: deque[Report] = deque()
         self._news = asyncio.Event()
         self._early: list[JSONObject] | None = None
+        self._is_open = False
         self._epoch = 0
         self._live: set[str] = set()
 
@@ -67,16 +69,20 @@ class LocalDriver:
     async def open(self) -> None:
         """Connects to the agent, starting it where there is none."""
         await self.close()
+        self._is_open = True
         await self._connected()
 
     async def close(self) -> None:
         """Hangs up; agent and runs go on."""
+        self._is_open = False
         link, self._link = self._link, None
         if link is not None:
             await link.close()
 
     async def _connected(self) -> AgentLink:
         async with self._linking:
+            if not self._is_open:
+                raise DriverError("driver/closed", "the driver isn't open", final=False)
             if self._link is None or self._link.closed.is_set():
                 self._link = await self._connect()
             return self._link
@@ -200,17 +206,32 @@ class LocalDriver:
     def _works(self) -> Path:
         return self._root / "work"
 
-    # logs
+    # what a run leaves
+
+    async def folders(self, run: RunId) -> Folders:
+        """The directories of a run that the runtime knows."""
+        files = self._files(run)
+        spec = await asyncio.to_thread(read_json, files.spec) or {}
+        if not spec:
+            return Folders()
+        return Folders(
+            work=spec.get("cwd") or files.path("work"),
+            output=spec.get("output_dir") or files.path("output"),
+            checkpoint=spec.get("checkpoint_dir") or files.path("checkpoint"),
+        )
 
     async def read_log(
         self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
     ) -> LogChunk:
         """Reads a log from its file."""
-        if RUN_NAME.fullmatch(run) is None:
-            return LogChunk(b"", offset, 0)
-        files = Places(str(self._root)).run(run)
+        files = self._files(run)
         path = files.setup_log if stream == "setup" else files.rank_log(rank)
         return await asyncio.to_thread(_read, path, offset, limit)
+
+    def _files(self, run: RunId) -> RunFiles:
+        if RUN_NAME.fullmatch(run) is None:
+            raise DriverError("runtime/unknown_run", f"`{run}` is no run's name", final=True)
+        return Places(str(self._root)).run(run)
 
 
 def cluster_name(hostname: str) -> str:
