@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from stellwerk.core.invariants import violations
 from stellwerk.core.model.commands import Cancel, Command, Submit
@@ -51,12 +52,11 @@ class Stage:
         self.task: asyncio.Task[None] | None = None
         self.count = 0
 
-    def quicken(self, monkeypatch: object) -> None:
+    def quicken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Makes real waiting short; virtual time is what counts here."""
-        patch = monkeypatch.setattr  # type: ignore[attr-defined]
         for module in (apply, watch):
-            patch(module, "RETRY_FIRST_S", 0.002)
-            patch(module, "RETRY_MOST_S", 0.01)
+            monkeypatch.setattr(module, "RETRY_FIRST_S", 0.002)
+            monkeypatch.setattr(module, "RETRY_MOST_S", 0.01)
 
     async def revive(self) -> Engine:
         """Starts an engine on what is durable."""
@@ -83,13 +83,20 @@ class Stage:
             self.engine.notify()
         return acks[0].name
 
-    async def submit(self, shape: Shape | None = None, **policies: int) -> str:
+    async def submit(self, shape: Shape | None = None, policies: Policies | None = None) -> str:
         """Submits a small job."""
         self.count += 1
         task = self.store.blobs.put(msgspec.json.encode(Launch(task=Task(run="true"))))
-        return await self.put(Submit(
-            id=WorkloadId(f"w-{self.count:05}"), name="job", project="default",
-            shape=shape or a_shape(), task=BlobHash(task), policies=Policies(**policies)))
+        return await self.put(
+            Submit(
+                id=WorkloadId(f"w-{self.count:05}"),
+                name="job",
+                project="default",
+                shape=shape or a_shape(),
+                task=BlobHash(task),
+                policies=policies or Policies(),
+            )
+        )
 
     async def cancel(self, key: str) -> None:
         """Cancels a workload by its id."""
@@ -116,4 +123,4 @@ class Stage:
             assert self.engine is not None
             if not self.engine.state.workloads and not self.store.take(self.store.inbox_upto()):
                 return
-        raise AssertionError(f"still alive: {list(self.engine.state.workloads.values())}")
+        raise AssertionError(f"still alive: {self.engine and self.engine.state.workloads}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stellwerk.core.model.workload import Policies
 from stellwerk.drivers.simulated.behaviour import Behaviour, always
 from stellwerk.drivers.simulated.clock import VirtualClock
 from stellwerk.drivers.simulated.faults import Faults, faults_by_seed
@@ -17,7 +18,7 @@ from tests.engine.stage import Stage
 
 def play(story: Coroutine[object, object, None]) -> None:
     """Runs a story to its end, in bounded real time."""
-    asyncio.run(asyncio.wait_for(story, 50))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(story, 50))
 
 
 def _faults(seed: int) -> Faults:
@@ -32,6 +33,7 @@ def phases(stage: Stage) -> dict[str, str]:
 
 def test_a_job_runs_and_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From submit to Succeeded, with its decision stored."""
+
     async def story() -> None:
         stage = Stage(tmp_path)
         stage.quicken(monkeypatch)
@@ -53,6 +55,7 @@ def test_cancel_ends_a_waiting_and_a_running_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The running one by notice, the waiting one at once; both are Cancelled."""
+
     async def story() -> None:
         stage = Stage(tmp_path, script=always(Behaviour(run_ms=10_000_000)))
         stage.quicken(monkeypatch)
@@ -74,11 +77,12 @@ def test_a_failing_job_is_tried_again_as_often_as_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two restarts on errors make three runs, then it has failed."""
+
     async def story() -> None:
         stage = Stage(tmp_path, script=always(Behaviour(code=7)))
         stage.quicken(monkeypatch)
         await stage.revive()
-        await stage.submit(max_restarts_on_errors=2)
+        await stage.submit(policies=Policies(max_restarts_on_errors=2))
         await stage.until_empty()
         row = stage.store.workload("job", "default")
         assert row is not None
@@ -93,14 +97,14 @@ def test_kills_and_faults_lose_and_double_nothing(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine is killed again and again on a place with faults; all work ends, once each."""
+
     async def story() -> None:
-        stage = Stage(
-            tmp_path, script=always(Behaviour(run_ms=7_000)), faults=_faults(seed))
+        stage = Stage(tmp_path, script=always(Behaviour(run_ms=7_000)), faults=_faults(seed))
         stage.quicken(monkeypatch)
         await stage.revive()
         for round_ in range(6):
             for _ in range(3):
-                await stage.submit(grace_ms=1_000)
+                await stage.submit(policies=Policies(grace_ms=1_000))
             await stage.pass_ms(1_000 + 500 * (seed + round_))
             await stage.kill()
             await stage.revive()

@@ -22,11 +22,16 @@ class Person:
         for one in (self.home, self.desk):
             one.mkdir(exist_ok=True)
         self.env = {
-            key: value for key, value in os.environ.items()
-            if not key.startswith(("STELLWERK_", "STW_", "SKYPILOT_", "XDG_"))}
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("STELLWERK_", "STW_", "SKYPILOT_", "XDG_"))
+        }
         self.env |= {
-            "HOME": str(self.home), "STELLWERK_HOME": str(self.state),
-            "XDG_RUNTIME_DIR": str(folder / "run"), "NO_COLOR": "1"}
+            "HOME": str(self.home),
+            "STELLWERK_HOME": str(self.state),
+            "XDG_RUNTIME_DIR": str(folder / "run"),
+            "NO_COLOR": "1",
+        }
         (folder / "run").mkdir(mode=0o700, exist_ok=True)
 
     def stw(
@@ -34,11 +39,19 @@ class Person:
     ) -> subprocess.CompletedProcess[str]:
         """Runs ``stw words…`` on the desk and expects an exit code (None: any)."""
         done = subprocess.run(
-            [sys.executable, "-m", "stellwerk.cli", *words], cwd=self.desk, env=self.env,
-            input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+            [sys.executable, "-m", "stellwerk.cli", *words],
+            cwd=self.desk,
+            env=self.env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
         assert code is None or done.returncode == code, (
             f"stw {' '.join(words)} gave {done.returncode}\n{done.stdout}\n{done.stderr}\n"
-            f"{self.server_log()}")
+            f"{self.server_log()}"
+        )
         return done
 
     def json(self, *words: str) -> Any:
@@ -67,7 +80,7 @@ class Person:
         return int(self.json("server", "status")["pid"])
 
     def kill_server(self) -> None:
-        """kill -9 of the server that runs, and waits until it is gone."""
+        """Kill -9 of the server that runs, and waits until it is gone."""
         pid = int(json.loads((self.state / "server.json").read_text())["pid"])
         os.kill(pid, signal.SIGKILL)
         wait_gone(pid)

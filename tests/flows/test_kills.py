@@ -20,7 +20,8 @@ def test_twenty_kills_lose_and_double_nothing(person: Person) -> None:
         name = f"job{number}"
         names.append(name)
         task = person.task(
-            f'echo "$STELLWERK_RUN_ID" >> {said}/{name}; sleep 0.$((RANDOM % 9))', name=name)
+            f'echo "$STELLWERK_RUN_ID" >> {said}/{name}; sleep 0.$((RANDOM % 9))', name=name
+        )
         person.stw("run", task, "-d")
         if number % 3 == 1:
             time.sleep(0.2)

@@ -1,10 +1,10 @@
 """Faults by seed: whatever is late, doubled or killed, nothing is lost and nothing runs twice."""
 
 import pytest
-from tests.world.world import World
 
 from stellwerk.core.plan import plan
 from stellwerk.core.view import Viewer
+from tests.world.world import World
 
 SEEDS = range(60)
 STEPS = 150
@@ -39,6 +39,7 @@ def test_every_waiting_workload_has_a_reason(seed: int) -> None:
     for _ in range(STEPS):
         world.step()
     world.cycle()
-    silent = [key for key, queue in world.state.shapes.items()
-              if queue.entries and queue.waits is None]
+    silent = [
+        key for key, queue in world.state.shapes.items() if queue.entries and queue.waits is None
+    ]
     assert silent == []

@@ -29,9 +29,12 @@ SHAPES = (
     a_shape(a_request(cpus=1), num_nodes=3),
 )
 ENDS = (
-    RunEnd(how="exited", code=0), RunEnd(how="exited", code=3),
+    RunEnd(how="exited", code=0),
+    RunEnd(how="exited", code=3),
     RunEnd(how="exited", code=85, put_back=True, checkpointed=True),
-    RunEnd(how="signaled", signal=9), RunEnd(how="reboot"), RunEnd(how="setup_failed", code=1),
+    RunEnd(how="signaled", signal=9),
+    RunEnd(how="reboot"),
+    RunEnd(how="setup_failed", code=1),
 )
 CLUSTERS = (
     a_cluster("alone", a_node("alone", cpus=4, gpus=2)),
@@ -64,8 +67,13 @@ class World:
     def _fold(self, events: list[ev.Event]) -> None:
         for event in events:
             record = ev.Record(
-                seq=self.state.seq + 1, at_ms=max(self.now_ms, self.state.at_ms), epoch=1,
-                actor="somebody", project="p", event=event)
+                seq=self.state.seq + 1,
+                at_ms=max(self.now_ms, self.state.at_ms),
+                epoch=1,
+                actor="somebody",
+                project="p",
+                event=event,
+            )
             fold(self.state, record)
             self.journal.append(msgspec.json.encode(record))
             if isinstance(event, ev.WorkloadEnded):
@@ -98,21 +106,36 @@ class World:
         self.count += 1
         key = WorkloadId(f"w-{self.count:05}")
         self.accepted[key] = "accepted"
-        self.inbox.append(cmd.Submit(
-            id=key, name=key, project="p", shape=self.dice.choice(SHAPES), task=BlobHash("0"),
-            priority=self.dice.randrange(3),
-            policies=Policies(max_restarts_on_errors=self.dice.randrange(3))))
+        self.inbox.append(
+            cmd.Submit(
+                id=key,
+                name=key,
+                project="p",
+                shape=self.dice.choice(SHAPES),
+                task=BlobHash("0"),
+                priority=self.dice.randrange(3),
+                policies=Policies(max_restarts_on_errors=self.dice.randrange(3)),
+            )
+        )
 
     def _say(self) -> None:
         key = self.dice.choice(list(self.accepted))
-        self.inbox.append(self.dice.choice((
-            cmd.Cancel(key), cmd.Hold(key), cmd.Release(key), cmd.DeclareLost(key),
-            cmd.SetPriority(key, self.dice.randrange(5)))))
+        self.inbox.append(
+            self.dice.choice(
+                (
+                    cmd.Cancel(key),
+                    cmd.Hold(key),
+                    cmd.Release(key),
+                    cmd.DeclareLost(key),
+                    cmd.SetPriority(key, self.dice.randrange(5)),
+                )
+            )
+        )
 
     def cycle(self) -> None:
         """One cycle of the engine: commands, then a plan, then the orders that follow."""
         before = len(self.journal)
-        for command in self.inbox[self.taken:]:
+        for command in self.inbox[self.taken :]:
             self._fold(on_command(self.state, command, "somebody"))
         self.taken = len(self.inbox)
         self._fold(on_plan(self.state, plan(self.viewer.take(max(self.now_ms, self.state.at_ms)))))
@@ -179,17 +202,19 @@ class World:
         state = State()
         if self.images and self.dice.random() < 0.7:
             state = State.from_image(msgspec.json.decode(self.images[-1], type=StateImage))
-        for line in self.journal[state.seq:]:
+        for line in self.journal[state.seq :]:
             fold(state, msgspec.json.decode(line, type=ev.Record))
         assert msgspec.json.encode(sorted_image(state)) == msgspec.json.encode(
-            sorted_image(self.state)), "the state after a crash is the state before it"
+            sorted_image(self.state)
+        ), "the state after a crash is the state before it"
         self.state, self.viewer = state, Viewer(state)
 
     def _reconcile(self) -> None:
         """The driver connects again and tells all it knows, as after every restart."""
         for cluster in CLUSTERS:
-            known = tuple(r for r in (*self.alive.values(), *self.over.values())
-                          if r.cluster == cluster.name)
+            known = tuple(
+                r for r in (*self.alive.values(), *self.over.values()) if r.cluster == cluster.name
+            )
             inventory = rep.Inventory(cluster.name, known, self.now_ms)
             for report in known:
                 self._fold(on_report(self.state, report, self.now_ms))
@@ -226,14 +251,20 @@ class World:
         assert not broken, broken
         twice = {run: n for (run, _), n in self.started.items() if n > 1}
         assert not twice, f"started more than once: {twice}"
-        queued = {c.id for c in self.inbox[self.taken:] if isinstance(c, cmd.Submit)}
-        lost = [key for key, phase in self.accepted.items()
-                if phase == "accepted" and key not in self.state.workloads and key not in queued]
+        queued = {c.id for c in self.inbox[self.taken :] if isinstance(c, cmd.Submit)}
+        lost = [
+            key
+            for key, phase in self.accepted.items()
+            if phase == "accepted" and key not in self.state.workloads and key not in queued
+        ]
         assert not lost, f"acknowledged and lost: {lost}"
         for cluster in CLUSTERS:
             planned = {run.id for run in live_runs(self.state, cluster.name)}
-            stray = [run for run, report in self.alive.items()
-                     if report.cluster == cluster.name and run not in planned]
+            stray = [
+                run
+                for run, report in self.alive.items()
+                if report.cluster == cluster.name and run not in planned
+            ]
             assert not stray, f"runs that the state believes over: {stray}"
 
 
@@ -241,6 +272,9 @@ def sorted_image(state: State) -> StateImage:
     """The image in an order that doesn't depend on how the state came about."""
     image = state.image()
     return msgspec.structs.replace(
-        image, workloads=sorted(image.workloads, key=lambda w: w.id),
+        image,
+        workloads=sorted(image.workloads, key=lambda w: w.id),
         clusters=sorted(image.clusters, key=lambda c: c.name),
-        shapes=dict(sorted(image.shapes.items())), waits=dict(sorted(image.waits.items())))
+        shapes=dict(sorted(image.shapes.items())),
+        waits=dict(sorted(image.waits.items())),
+    )

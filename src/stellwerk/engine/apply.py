@@ -76,19 +76,26 @@ class Hands:
         cluster = state.clusters.get(run.allocation.cluster)
         driver = self._drivers.get(run.allocation.cluster)
         if driver is None or cluster is None:
-            self._report(StartRefused(run.allocation.cluster, run.id, run.generation,
-                                      "no-driver", "no driver serves this cluster now"))
+            self._report(
+                StartRefused(
+                    run.allocation.cluster,
+                    run.id,
+                    run.generation,
+                    "no-driver",
+                    "no driver serves this cluster now",
+                )
+            )
             return
         epoch = state.epoch
 
         async def go() -> None:
-            order = await asyncio.to_thread(
-                start_order, workload, run, cluster, epoch, self._store)
+            order = await asyncio.to_thread(start_order, workload, run, cluster, epoch, self._store)
             await driver.start(order)
 
         def refused(code: str, message: str) -> None:
-            self._report(StartRefused(
-                run.allocation.cluster, run.id, run.generation, code, message))
+            self._report(
+                StartRefused(run.allocation.cluster, run.id, run.generation, code, message)
+            )
 
         self._give(f"start {run.id}", go, refused)
 
@@ -108,12 +115,15 @@ class Hands:
                 await asyncio.wait([before])
             await driver.stop(order)
 
-        self._give(f"stop {run.id}", go, lambda code, message: log.warning(
-            "%s could not be stopped: %s %s", run.id, code, message))
+        self._give(
+            f"stop {run.id}",
+            go,
+            lambda code, message: log.warning(
+                "%s could not be stopped: %s %s", run.id, code, message
+            ),
+        )
 
-    def _give(
-        self, name: str, go: Order, refused: Callable[[str, str], None]
-    ) -> None:
+    def _give(self, name: str, go: Order, refused: Callable[[str, str], None]) -> None:
         if name in self._orders or self._group is None:
             return
         task = self._group.create_task(self._until_answered(name, go, refused), name=name)

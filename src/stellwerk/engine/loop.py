@@ -113,9 +113,13 @@ class Engine:
         """Counts what is alive."""
         waiting = sum(len(queue.entries) for queue in self.state.shapes.values())
         return Status(
-            epoch=self.state.epoch, seq=self.state.seq, live=len(self.state.workloads),
-            pending=waiting + len(self.state.delayed), running=len(self.state.running),
-            facts_ms=dict(self._watch.seen_ms))
+            epoch=self.state.epoch,
+            seq=self.state.seq,
+            live=len(self.state.workloads),
+            pending=waiting + len(self.state.delayed),
+            running=len(self.state.running),
+            facts_ms=dict(self._watch.seen_ms),
+        )
 
     async def changed(self, after_seq: int, timeout_s: float) -> int:
         """Waits until the journal is past ``after_seq`` (or the time is over); gives its seq."""
@@ -176,11 +180,11 @@ class Engine:
         return wake_at_ms
 
     async def _take_commands(self, happened: _Happened) -> None:
-        envelopes = await asyncio.to_thread(
-            self.store.take, self._inbox_seq, COMMANDS_PER_CYCLE)
+        envelopes = await asyncio.to_thread(self.store.take, self._inbox_seq, COMMANDS_PER_CYCLE)
         for envelope in envelopes:
-            self._fold(happened, on_command(self.state, envelope.command, envelope.actor),
-                       envelope.actor)
+            self._fold(
+                happened, on_command(self.state, envelope.command, envelope.actor), envelope.actor
+            )
             self._inbox_seq = happened.inbox_upto = envelope.seq
         if len(envelopes) == COMMANDS_PER_CYCLE:
             self._wake.set()
@@ -203,8 +207,11 @@ class Engine:
             self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
         happened.again.extend(orders_to_repeat(self.state, inventory))
         for run in missing_runs(self.state, inventory)[1]:
-            self._fold(happened, on_lost(
-                self.state, run, "the machine has no record of it", self._now()), ENGINE)
+            self._fold(
+                happened,
+                on_lost(self.state, run, "the machine has no record of it", self._now()),
+                ENGINE,
+            )
 
     async def _plan(self, happened: _Happened) -> int:
         """Plans until there is nothing more to do now; gives when time alone could change that."""
@@ -227,8 +234,13 @@ class Engine:
     def _fold(self, happened: _Happened, events: Iterable[ev.Event], actor: str) -> None:
         for event in events:
             record = ev.Record(
-                seq=self.state.seq + 1, at_ms=self._now(), epoch=self.state.epoch, actor=actor,
-                project=project_of(self.state, event), event=event)
+                seq=self.state.seq + 1,
+                at_ms=self._now(),
+                epoch=self.state.epoch,
+                actor=actor,
+                project=project_of(self.state, event),
+                event=event,
+            )
             fold(self.state, record)
             happened.records.append(record)
 
@@ -265,9 +277,15 @@ class Engine:
                 case _:
                     continue
         return Batch(
-            epoch=self.state.epoch, records=tuple(happened.records),
-            inbox_upto=self._inbox_seq, workloads=self.state.drain_touched(), shapes=shapes,
-            waits=tuple(waits), decisions=tuple(happened.decisions), clusters=tuple(clusters))
+            epoch=self.state.epoch,
+            records=tuple(happened.records),
+            inbox_upto=self._inbox_seq,
+            workloads=self.state.drain_touched(),
+            shapes=shapes,
+            waits=tuple(waits),
+            decisions=tuple(happened.decisions),
+            clusters=tuple(clusters),
+        )
 
     async def _save_image(self) -> None:
         """Takes the image here, where nothing else changes the state, and writes it apart."""
@@ -296,13 +314,12 @@ def load_state(store: Store) -> tuple[State, int]:
     return state, image_seq
 
 
-def orders_to_repeat(
-    state: State, inventory: Inventory
-) -> list[ev.RunPlanned | ev.NoticeGiven]:
+def orders_to_repeat(state: State, inventory: Inventory) -> list[ev.RunPlanned | ev.NoticeGiven]:
     """Finds the durable orders that a place, as its inventory shows, has never carried out."""
     again: list[ev.RunPlanned | ev.NoticeGiven] = [
         ev.RunPlanned(workload_of(run.id), run.id, run.generation, run.allocation, run.decision)
-        for run in missing_runs(state, inventory)[0]]
+        for run in missing_runs(state, inventory)[0]
+    ]
     stopping = {report.run for report in inventory.runs if report.phase in {"Stopping", "Ended"}}
     for run in live_runs(state, inventory.cluster):
         if run.notice and run.id not in stopping:

@@ -37,8 +37,7 @@ def start_order(
 ) -> StartOrder:
     """Reads what the run needs from the store and puts the order together."""
     launch = msgspec.json.decode(store.blobs.get(workload.task), type=Launch)
-    values = {
-        variable: _reveal(store, workload, name) for variable, name in launch.secrets.items()}
+    values = {variable: _reveal(store, workload, name) for variable, name in launch.secrets.items()}
     caller_env: dict[str, str] = {}
     if launch.caller_env:
         sealed = _reveal(store, workload, launch.caller_env)
@@ -51,8 +50,10 @@ def _reveal(store: Store, workload: Workload, name: str) -> str:
     found = store.secrets.get(workload.project, workload.owner, name)
     if found is None:
         raise refusal(
-            "store/no-secret", f"the secret `{name}` is not there any more",
-            "give it again with --secret and submit again")
+            "store/no-secret",
+            f"the secret `{name}` is not there any more",
+            "give it again with --secret and submit again",
+        )
     return found.reveal()
 
 
@@ -67,23 +68,45 @@ def build_order(
     addresses = [_address(nodes.get(part.node)) for _, part in placed]
     alternative = run.allocation.alternative
     common = common_environment(
-        task, task_id=workload.id, user=workload.owner, cluster=cluster.name,
-        cloud=cluster.driver, run_number=run.number, addresses=addresses, alternative=alternative)
+        task,
+        task_id=workload.id,
+        user=workload.owner,
+        cluster=cluster.name,
+        cloud=cluster.driver,
+        run_number=run.number,
+        addresses=addresses,
+        alternative=alternative,
+    )
     ranks = tuple(
-        RankOrder(rank, part.node,
-                  {**node_environment(task, rank), **_devices(part, nodes.get(part.node))})
-        for rank, part in placed)
+        RankOrder(
+            rank,
+            part.node,
+            {**node_environment(task, rank), **_devices(part, nodes.get(part.node))},
+        )
+        for rank, part in placed
+    )
     return StartOrder(
-        run=run.id, generation=run.generation, epoch=epoch, workload=workload.id,
-        name=workload.name, project=workload.project, ranks=ranks,
-        env={**task.envs, **common}, setup=task.setup,
+        run=run.id,
+        generation=run.generation,
+        epoch=epoch,
+        workload=workload.id,
+        name=workload.name,
+        project=workload.project,
+        ranks=ranks,
+        env={**task.envs, **common},
+        setup=task.setup,
         setup_env=setup_environment(task, addresses=addresses, rank=0, alternative=alternative),
         script="" if launch.argv else task.run,
-        argv=launch.argv, cwd=launch.cwd, inherit_env=bool(launch.caller_env),
-        snapshot=workload.snapshot, mounts={}, grace_ms=workload.policies.grace_ms,
+        argv=launch.argv,
+        cwd=launch.cwd,
+        inherit_env=bool(launch.caller_env),
+        snapshot=workload.snapshot,
+        mounts={},
+        grace_ms=workload.policies.grace_ms,
         recover_on_exit_codes=workload.policies.recover_on_exit_codes,
         time_limit_ms=workload.policies.time_limit_ms,
-        shell="interactive" if task.shell == "interactive" else "snapshot")
+        shell="interactive" if task.shell == "interactive" else "snapshot",
+    )
 
 
 def _address(node: Node | None) -> str:
@@ -96,8 +119,10 @@ def _devices(part: NodeAllocation, node: Node | None) -> dict[str, str]:
         return {}
     indices = ",".join(str(share.index) for share in part.devices)
     vendors = {device.vendor for device in node.devices}
-    names = {"nvidia": ("CUDA_VISIBLE_DEVICES",),
-             "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
+    names = {
+        "nvidia": ("CUDA_VISIBLE_DEVICES",),
+        "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    }
     found = {name: indices for vendor in sorted(vendors) for name in names.get(vendor, ())}
     if part.devices and "nvidia" in vendors:
         found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -108,8 +133,11 @@ def _devices(part: NodeAllocation, node: Node | None) -> dict[str, str]:
 def _memory_share(part: NodeAllocation, node: Node) -> dict[str, str]:
     """Tells frameworks that would take a whole card how much of it is theirs."""
     totals = {device.index: device.memory_bytes for device in node.devices}
-    shares = [share.memory_bytes / totals[share.index] for share in part.devices
-              if totals.get(share.index)]
+    shares = [
+        share.memory_bytes / totals[share.index]
+        for share in part.devices
+        if totals.get(share.index)
+    ]
     if not shares or min(shares) >= 1:
         return {}
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{min(shares) * 0.95:.3f}"}

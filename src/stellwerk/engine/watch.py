@@ -28,8 +28,10 @@ class Watch:
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Starts watching; cancel the tasks to end it."""
-        return [group.create_task(self._watch(driver), name=f"watch {driver.cluster}")
-                for driver in self._drivers]
+        return [
+            group.create_task(self._watch(driver), name=f"watch {driver.cluster}")
+            for driver in self._drivers
+        ]
 
     async def _watch(self, driver: Driver) -> None:
         delay = RETRY_FIRST_S
