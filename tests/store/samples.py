@@ -23,7 +23,7 @@ DECISION = DecisionId("d-1")
 def opened(home: Path) -> Store:
     """A store that takes work whatever the room on the disk of the tests is."""
     store = Store.open(home)
-    store.reserve_bytes = 0
+    store.reserve_bytes = store.blobs.reserve_bytes = 0
     return store
 
 

@@ -67,6 +67,17 @@ def test_an_upload_that_breaks_off_leaves_nothing(blobs: BlobStore) -> None:
     assert list(blobs.root.iterdir()) == []
 
 
+def test_the_reserve_is_left_alone(blobs: BlobStore) -> None:
+    """With too little room new blobs are refused in words; what is there stays readable."""
+    blobs.put(b"hello")
+    blobs.reserve_bytes = 1 << 62
+    with pytest.raises(StoreError) as caught:
+        blobs.put(b"more")
+    assert caught.value.code == "store/full"
+    assert blobs.put(b"hello") == HELLO
+    assert len(list(blobs.root.iterdir())) == 1
+
+
 def test_changed_content_is_noticed_when_asked(blobs: BlobStore) -> None:
     """With ``verify`` a blob that was changed behind our back is an error."""
     blobs.put(b"hello")

@@ -1,16 +1,19 @@
 """Questions to the read models."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stellwerk.core.model.decisions import Decision, Inputs
 from stellwerk.core.model.ids import DecisionId, ShapeId, WorkloadId
 from stellwerk.core.model.workload import Phase, Workload
-from stellwerk.store import Batch, Position, Store, StoreError, WorkloadFilter
+from stellwerk.store import Batch, Position, Store, StoreError, WorkloadFilter, views
+from stellwerk.store.statements import Prepared
 from stellwerk.testing.builders import a_cluster, a_run, a_workload
 from tests.store.samples import DECISION, SHAPE, SHAPE_ID, WHY, opened
 
@@ -165,6 +168,52 @@ def test_counts_by_phase(tmp_path: Path) -> None:
         for number, phase in enumerate([*PHASES, "Failed"]):
             keep(store, a_workload(f"w-{number}", phase=phase))
         assert store.counts() == {"Failed": 2, "Held": 1, "Pending": 1, "Running": 1}
+
+
+def plan_of(store: Store, statement: sa.Select[Any] | Prepared) -> str:
+    """How the database would answer, in its own words."""
+
+    def ask(conn: sa.Connection) -> str:
+        if isinstance(statement, Prepared):
+            text = statement.text(conn.dialect)
+        else:
+            text = str(statement.compile(conn, compile_kwargs={"literal_binds": True}))
+        rows = conn.exec_driver_sql(f"explain query plan {text}", (1,) * text.count("?"))
+        return "; ".join(row[3] for row in rows)
+
+    return store._read(ask)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        (WorkloadFilter(limit=50), "workloads_live"),
+        (WorkloadFilter(live=False, limit=50), "workloads_order"),
+        (WorkloadFilter(phases=("Running",)), "workloads_live"),
+        (WorkloadFilter(live=False, phases=("Failed",)), "workloads_ended"),
+    ],
+)
+def test_lists_come_in_the_order_of_an_index(
+    tmp_path: Path, wanted: WorkloadFilter, index: str
+) -> None:
+    """A page of a list reads that page, not everything that ever was, and sorts nothing."""
+    query = sa.select(*views._ROW).where(*views._conditions(wanted)).order_by(views._w.order)
+    with opened(tmp_path) as store:
+        plan = plan_of(store, query)
+    assert index in plan
+    assert "TEMP B-TREE" not in plan
+
+
+def test_the_queue_is_answered_from_its_index(tmp_path: Path) -> None:
+    """Position, order and counts don't read the rows of ended workloads, nor sort."""
+    with opened(tmp_path) as store:
+        assert "COVERING INDEX workloads_waiting" in plan_of(store, views._AHEAD)
+        assert plan_of(store, views._QUEUE).endswith("workloads_waiting (queue=?)")
+        assert plan_of(store, views._COUNTS).count("COVERING INDEX") == 2
+        assert "workloads_1 (id>? AND id<?)" in plan_of(store, views._BY_PREFIX)
+        assert "labels_value" in plan_of(
+            store, sa.select(views._w.id).where(views._labelled("team", "nlp"))
+        )
 
 
 def test_shapes_and_their_waits(tmp_path: Path) -> None:

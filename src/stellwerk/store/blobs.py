@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from stellwerk.core.model.ids import BlobHash
 from stellwerk.store.disk import flush_folder
-from stellwerk.store.errors import StoreError, from_os, refusal
+from stellwerk.store.errors import StoreError, free_bytes, from_os, full, refusal
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = ".new-"
@@ -33,10 +33,14 @@ class Collected(Struct, frozen=True):
 
 
 class BlobStore:
-    """Blobs under one folder, in a subfolder for each first two digits of their hash (SHA-256)."""
+    """Blobs under one folder, in a subfolder for each first two digits of their hash (SHA-256).
 
-    def __init__(self, root: Path) -> None:
+    ``reserve_bytes`` of room on the disk are left to others: with less, new blobs are refused.
+    """
+
+    def __init__(self, root: Path, reserve_bytes: int = 0) -> None:
         self.root = root
+        self.reserve_bytes = reserve_bytes
         self._folders: set[str] = set()
 
     def put(self, data: bytes) -> BlobHash:
@@ -153,6 +157,8 @@ class Incoming:
     def write(self, chunk: bytes) -> None:
         """Takes the next part."""
         assert self._file is not None, "outside its context"
+        if free_bytes(str(self._store.root)) < self._store.reserve_bytes + len(chunk):
+            raise full(str(self._store.root))
         self._digest.update(chunk)
         with _said_in_words(self._store.root):
             self._file.write(chunk)

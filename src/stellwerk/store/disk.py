@@ -19,7 +19,7 @@ def make_home(home: Path) -> None:
     """Makes the state folder, if it isn't there; raises StoreError if it can't be."""
     try:
         if not home.is_dir():
-            os.makedirs(home, mode=0o700)
+            os.makedirs(home, mode=0o700, exist_ok=True)
             flush_folder(home.parent)
     except OSError as error:
         raise from_os(error, str(home)) from error

@@ -2,7 +2,8 @@
 
 Texts of structs are JSON. Columns beside such a text repeat what is filtered, sorted or counted by.
 Partial indexes keep ended workloads out of the questions about live and waiting ones; a query uses
-them only if it holds the same words, so the conditions stand here once.
+them only if it holds the same words, so the conditions stand here once. The condition's column is
+part of such an index as well, so that counting needs the index alone.
 """
 
 import sqlalchemy as sa
@@ -12,7 +13,9 @@ BigInt = sa.BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 """64 bits everywhere; SQLite numbers its rows only under its own name for it."""
 
 IS_LIVE = sa.text("live = 1")
+IS_ENDED = sa.text("live = 0")
 IS_PENDING = sa.text("phase = 'Pending'")
+BY_PRIORITY = sa.text("priority DESC")
 
 metadata = sa.MetaData()
 
@@ -96,16 +99,14 @@ workloads = sa.Table(
     sa.Column("doc", sa.Text, nullable=False),
     sa.UniqueConstraint("project", "name", name="workloads_name"),
     sa.Index("workloads_order", "order"),
-    sa.Index("workloads_live", "order", sqlite_where=IS_LIVE, postgresql_where=IS_LIVE),
-    sa.Index(
-        "workloads_waiting",
-        "queue",
-        "priority",
-        "order",
-        sqlite_where=IS_PENDING,
-        postgresql_where=IS_PENDING,
+    *(
+        sa.Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
+        for name, condition, columns in (
+            ("workloads_live", IS_LIVE, ("order", "phase", "live")),
+            ("workloads_ended", IS_ENDED, ("phase", "order", "live")),
+            ("workloads_waiting", IS_PENDING, ("queue", BY_PRIORITY, "order", "phase")),
+        )
     ),
-    sa.Index("workloads_phase", "phase"),
 )
 
 labels = sa.Table(

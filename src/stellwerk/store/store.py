@@ -50,7 +50,7 @@ class Store:
         self._writing = writing
         self._reading = reading
         self._writer = Writer(writing, self.path)
-        self.blobs = BlobStore(home / "blobs")
+        self.blobs = BlobStore(home / "blobs", RESERVE_BYTES)
         self.secrets = SecretStore(home / "secrets.key", self._writer.submit, self._read)
 
     @classmethod

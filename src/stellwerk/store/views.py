@@ -12,7 +12,7 @@ from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import DecisionId, ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Shape
-from stellwerk.core.model.workload import Phase, Workload
+from stellwerk.core.model.workload import ENDED, Phase, Workload
 from stellwerk.store import schema
 from stellwerk.store.errors import refusal
 from stellwerk.store.statements import Prepared, Row, param
@@ -21,6 +21,7 @@ SHORTEST_PREFIX = 3
 """An id may be shortened to this many characters, as long as only one begins like that."""
 
 SHOWN_OF_AMBIGUOUS = 5
+ENDED_ONLY = frozenset[str](ENDED)
 
 
 class WorkloadRow(Struct, frozen=True):
@@ -92,7 +93,14 @@ _QUEUE = Prepared(
     .order_by(_w.priority.desc(), _w.order)
     .limit(param("limit"))
 )
-_COUNTS = Prepared(sa.select(_w.phase, sa.func.count()).group_by(_w.phase))
+_COUNTS = Prepared(
+    sa.union_all(
+        *(
+            sa.select(_w.phase, sa.func.count()).where(condition).group_by(_w.phase)
+            for condition in (schema.IS_LIVE, schema.IS_ENDED)
+        )
+    )
+)
 _DECISION = Prepared(
     sa.select(schema.decisions.c.doc, schema.decisions.c.at_ms).where(
         schema.decisions.c.id == param("id")
@@ -153,6 +161,8 @@ def _conditions(wanted: WorkloadFilter) -> list[sa.ColumnElement[bool] | sa.Text
         conditions.append(schema.IS_LIVE)
     if wanted.phases:
         conditions.append(_w.phase.in_(wanted.phases))
+        if ENDED_ONLY.issuperset(wanted.phases):
+            conditions.append(schema.IS_ENDED)
     for column, value in (
         (_w.owner, wanted.owner),
         (_w.project, wanted.project),
