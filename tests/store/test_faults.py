@@ -83,6 +83,18 @@ def test_a_sound_database_after_an_unclean_end_is_just_opened(tmp_path: Path) ->
     assert not connect.needs_check(str(path))
 
 
+def test_commits_are_flushed(tmp_path: Path) -> None:
+    """The settings without which a power cut could lose what was acknowledged."""
+
+    def ask(conn: sa.Connection) -> list[object]:
+        asked = ("journal_mode", "synchronous")
+        return [conn.exec_driver_sql(f"pragma {name}").scalar_one() for name in asked]
+
+    with opened(tmp_path) as store:
+        assert store._writer.submit(ask).result() == ["wal", 2]
+        assert store._read(lambda conn: ask(conn)[0]) == "wal"
+
+
 def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another program holds it, writing and opening say so; afterwards all is well."""
     monkeypatch.setattr(connect, "BUSY_TIMEOUT_MS", 50)
