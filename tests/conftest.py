@@ -11,6 +11,10 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+# Numeric libraries start a thread per core, and slow each other down when tests run side by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 hypothesis.settings.register_profile("here", deadline=None, max_examples=60)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
