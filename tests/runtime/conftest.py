@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+
 from tests.runtime.rig import Rig, a_rig
 
 

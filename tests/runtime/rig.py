@@ -1,4 +1,4 @@
-"""An agent of the real runtime in a folder of its own, and a client that asks it and waits.
+"""The real runtime's agent in a folder of its own, and a client that asks it and waits.
 
 The agent is the bundled file, run by the oldest Python that is there: what works on it works on all.
 """
@@ -31,13 +31,15 @@ def interpreters() -> dict[str, str]:
         candidates = [str(path) for path in sorted(pyenv.glob(f"3.{minor}.*/bin/python"))]
         plain = shutil.which(f"python3.{minor}")
         for candidate in [*candidates, *([plain] if plain else [])]:
-            works = subprocess.run([candidate, "-c", "import ctypes"], capture_output=True)
-            if works.returncode == 0:
+            works = subprocess.call([candidate, "-c", "import ctypes"], stderr=subprocess.DEVNULL)
+            if works == 0:
                 found.setdefault(f"3.{minor}", candidate)
     return dict(sorted(found.items(), key=lambda item: int(item[0].split(".")[1])))
 
 
 INTERPRETERS = interpreters()
+ENDS = sorted({*list(INTERPRETERS)[:1], *list(INTERPRETERS)[-1:]})
+"""The oldest and the newest version."""
 OLDEST = next(iter(INTERPRETERS.values()))
 PYTHON = f"{sys.executable} -I -S -u"
 """How a job in a test starts a Python that is quick to start."""
@@ -94,6 +96,11 @@ class Client:
         self._socket.close()
 
 
+def result_of(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, whatever its status."""
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 class Rig:
     """One root, and the agents that serve it one after the other."""
 
@@ -107,18 +114,28 @@ class Rig:
         Path(self.home, ".bashrc").write_text(bashrc)
         self.program = str(bundle.build(Path(folder)))
         self.agent: subprocess.Popen[bytes] | None = None
-        self.wrappers: dict[str, int] = {}
-        self.client: Client
+        self._client: Client | None = None
+
+    def command(self, *arguments: str) -> list[str]:
+        """The runtime's own command line."""
+        return [self.python, "-I", "-S", self.program, *arguments]
 
     def environment(self) -> dict[str, str]:
         kept = ("PATH", "LANG", "LC_ALL", "STELLWERK_NVML_LIBRARY")
         return {**{n: os.environ[n] for n in kept if n in os.environ}, "HOME": self.home}
 
+    @property
+    def client(self) -> Client:
+        """The connection to the agent of now."""
+        assert self._client is not None
+        return self._client
+
     def start_agent(self, *more: str, env: dict[str, str] | None = None) -> None:
         """Start an agent and connect as soon as its socket is there."""
+        if self._client is not None:
+            self._client.close()
         self.agent = subprocess.Popen(
-            [self.python, "-I", "-S", self.program, "serve"]
-            + ["--root", self.root, "--socket", self.socket, *more],
+            [*self.command("serve", "--root", self.root), "--socket", self.socket, *more],
             env={**self.environment(), **(env or {})},
             start_new_session=True,
         )

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_end_is_recorded_with_what_it_used(rig: Rig) -> None:
 
 
 def test_job_sees_its_contract(rig: Rig) -> None:
-    """Variables of the job and its rank, the paths that were promised, unbuffered output, no tty."""
+    """Variables of the job and its rank, the promised paths, unbuffered output, no terminal."""
     script = 'env; echo "cwd $PWD"; test -t 0 || echo "no terminal"; umask'
     rig.finish(
         "contract",
@@ -89,7 +90,9 @@ def test_signal_of_the_program_itself(rig: Rig) -> None:
         ("toobig", {"env": {f"V{i}": "x" * 120_000 for i in range(30)}}, "larger than Linux allow"),
     ],
 )
-def test_what_cannot_be_started_is_said(rig: Rig, run: str, fields: dict, message: str) -> None:
+def test_what_cannot_be_started_is_said(
+    rig: Rig, run: str, fields: dict[str, Any], message: str
+) -> None:
     """A missing directory or program, or too large an environment, is no failure of the job."""
     script = fields.pop("script", "true")
     end = rig.finish(run, script, **fields)

@@ -126,7 +126,7 @@ any_facts = st.builds(
 
 @given(any_facts)
 def test_put_back_is_never_a_surprise(known: Facts) -> None:
-    """Nothing cancelled, killed or past its time limit runs again; without a notice only 85 does."""
+    """Nothing cancelled, killed or past its limit runs again; without a notice only 85 does."""
     end = classify(known)
     if end.how in {"cancelled", "killed", "time_limit", "log_limit", "spawn_failed"}:
         assert not end.put_back

@@ -153,8 +153,8 @@ def test_withdrawn_notice(rig: Rig) -> None:
     rig.start("back", script)
     rig.wait_for_line("back", "ready")
     stop(rig, "back")
-    assert os.path.exists(rig.path("back", "stop"))
     rig.wait("stopping", lambda: rig.report("back")["state"] == "stopping")
+    assert os.path.exists(rig.path("back", "stop"))
     rig.client.ask("withdraw", run="back", generation=1, epoch=1)
     end = rig.ended("back")
     assert "second" in rig.log("back")
@@ -174,8 +174,11 @@ def test_cancel_is_cancelled_whatever_the_status(rig: Rig) -> None:
 
 def test_cancel_while_stopping_is_a_cancellation(rig: Rig) -> None:
     """The graver of two reasons stands, and the shorter grace."""
-    rig.start("both", f'{PYTHON} -c "import signal,time;signal.signal(15,signal.SIG_IGN);'
-              "print('ready');time.sleep(60)\"")
+    rig.start(
+        "both",
+        f'{PYTHON} -c "import signal,time;signal.signal(15,signal.SIG_IGN);'
+        "print('ready');time.sleep(60)\"",
+    )
     rig.wait_for_line("both", "ready")
     stop(rig, "both", grace_ms=60_000)
     stop(rig, "both", why="cancel", grace_ms=200)
@@ -227,7 +230,7 @@ def test_early_signals_by_their_lead_times(rig: Rig) -> None:
     stop(rig, "lead")
     end = rig.ended("lead")
     sent = end["notice"]["signals"]
-    assert [entry["signal"] for entry in sent][0] == 10
+    assert sent[0]["signal"] == 10
     assert {entry["signal"] for entry in sent} == {10, 15}
     assert "usr1" in rig.log("lead")
     first_term = next(entry for entry in sent if entry["signal"] == 15)

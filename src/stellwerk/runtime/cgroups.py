@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Optional
 
 _NO_LIMIT = 1 << 60
-_BASE = "/sys/fs/cgroup"
+BASE = "/sys/fs/cgroup"
+OWN = "/proc/self/cgroup"
 
 
 def cpu_quota() -> Optional[float]:
@@ -55,19 +56,19 @@ def _memory_levels() -> Iterator[tuple[int, int]]:
 def _levels(controller: str) -> Iterator[tuple[str, int]]:
     """Folders from the process's own group up to the root, with the version of their hierarchy."""
     try:
-        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+        with open(OWN, encoding="utf-8", errors="surrogateescape") as file:
             rows = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return
     for _number, controllers, path in (row for row in rows if len(row) == 3):
         if not controllers:
-            unified = os.path.join(_BASE, "unified")
-            base, version = (unified if os.path.isdir(unified) else _BASE), 2
+            unified = os.path.join(BASE, "unified")
+            base, version = (unified if os.path.isdir(unified) else BASE), 2
         elif controller in controllers.split(","):
-            base = os.path.join(_BASE, controller)
+            base = os.path.join(BASE, controller)
             version = 1
             if not os.path.isdir(base):
-                base = os.path.join(_BASE, controllers)
+                base = os.path.join(BASE, controllers)
         else:
             continue
         inside = path if os.path.isdir(base + path) else "/"
