@@ -119,6 +119,26 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+def ask(
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: dict[str, str] | None = None,
+) -> Answer:
+    """One request over a connection, which is closed; a body is sent as JSON, bytes as they are."""
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    kind = {"Content-Type": "application/json"} if data is not None else {}
+    encoded = {name: value.encode() for name, value in (headers or {}).items()}
+    try:
+        connection.request(method, path, data, {**kind, **encoded})
+        answer = connection.getresponse()
+        told = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, told, answer.read())
+    finally:
+        connection.close()
+
+
 def read_item(item: SubmitItem) -> Read:
     """A reader for tests: the text is the script; a first line `cpus N` asks for so many."""
     if item.text.startswith("bad"):
@@ -174,7 +194,7 @@ class Stage:
         self.until(lambda: self.get("/v1/clusters").json["items"], "the cluster is observed")
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.loop.call_soon_threadsafe(self.services.stop)
         self._thread.join(PATIENCE_S)
         for _, answer in self._streams:
@@ -234,24 +254,7 @@ class Stage:
         self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
     ) -> Answer:
         """One request with a JSON body (bytes go as they are)."""
-        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        connection = UnixConnection(self.socket)
-        try:
-            connection.request(
-                method,
-                path,
-                data,
-                {
-                    **({"Content-Type": "application/json"} if data is not None else {}),
-                    **(headers or {}),
-                },
-            )
-            answer = connection.getresponse()
-            return Answer(
-                answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
-            )
-        finally:
-            connection.close()
+        return ask(UnixConnection(self.socket), method, path, body, headers)
 
     def get(self, path: str) -> Answer:
         return self.ask("GET", path)

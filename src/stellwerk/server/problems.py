@@ -56,6 +56,8 @@ TABLE: dict[str, Rule] = {
     "store/no-blob": Rule(404, 3, "There is no such content"),
     "driver/": Rule(503, 6, "The cluster doesn't answer"),
     "server/": Rule(503, 6, "The server can't answer now"),
+    "server/listen": Rule(500, 2, "The address can't be listened on"),
+    "server/token": Rule(500, 4, "The token isn't safe"),
     "server/running": Rule(409, 5, "A server runs already"),
     "internal": Rule(500, 1, "The server made a mistake"),
 }

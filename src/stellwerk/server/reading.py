@@ -2,6 +2,7 @@
 
 import msgspec
 
+from stellwerk.core.describe.sbatch import read_batch
 from stellwerk.core.describe.support import unsupported
 from stellwerk.core.describe.tasks import Reading, read, read_command
 from stellwerk.core.model.errors import Problem, SpecError
@@ -37,6 +38,7 @@ def read_item(item: SubmitItem) -> Read:
 def _read(item: SubmitItem) -> Reading:
     if item.kind == "argv":
         return read_command(item.argv, env=item.env, secrets=item.secrets, overrides=item.overrides)
-    return read(
+    reader = read_batch if item.kind == "sbatch" else read
+    return reader(
         item.text, file=item.file, env=item.env, secrets=item.secrets, overrides=item.overrides
     )
