@@ -33,7 +33,7 @@ amounts = st.integers(min_value=1, max_value=LARGEST)
     ("written", "milli", "at_least"),
     [
         ("4", 4000, False),
-        (4, 4000, False),
+        pytest.param(4, 4000, False, id="int"),
         ("4+", 4000, True),
         (0.5, 500, False),
         ("500m", 500, False),

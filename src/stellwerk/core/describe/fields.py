@@ -149,10 +149,13 @@ def integer(least: int | None = None, most: int | None = None) -> Reader:
     """A whole number within bounds."""
 
     def read(report: Report, node: Node, path: str) -> int | None:
-        if not isinstance(node.value, int) or isinstance(node.value, bool):
+        value = node.value
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
             expected(report, node, path, "a whole number")
             return None
-        return _bounded(report, node, path, node.value, least, most)
+        return _bounded(report, node, path, value, least, most)
 
     return read
 

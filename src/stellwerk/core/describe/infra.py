@@ -35,11 +35,9 @@ class Where(NamedTuple):
 
 def parse_infra(written: str) -> Where | str:
     """The parts of an infra string, or a sentence that says why it is none."""
-    parts = [part.strip() for part in written.strip().strip("/").split("/")]
-    if parts == [""]:
-        return Where()
+    parts = [part.strip() for part in written.split("/")]
     if "" in parts:
-        return f"`{written[:80]}` has an empty part"
+        return f"`{written[:80]}` has an empty part" if written.strip() else "`infra` is empty"
     kind = {"k8s": "kubernetes"}.get(parts[0].lower(), parts[0].lower())
     if kind in _WHOLE_REST:
         # The names of contexts and pools may have slashes of their own.
@@ -54,7 +52,7 @@ def parse_infra(written: str) -> Where | str:
 
 def split_infra(infra: str | None) -> Where:
     """The parts of an `infra` that has been read already."""
-    parsed = parse_infra(infra or "")
+    parsed = parse_infra(infra or "*")
     return parsed if isinstance(parsed, Where) else Where(infra)
 
 
@@ -66,7 +64,7 @@ def infra(report: Report, node: Node, path: str) -> Where | None:
     parsed = parse_infra(written)
     if isinstance(parsed, Where):
         return parsed
-    first = written.strip().strip("/").split("/")[0]
+    first = written.split("/", maxsplit=1)[0].strip()
     remedy = did_you_mean(first, (*KINDS, "k8s")) if first.lower() not in KINDS else ""
     report.problem("spec/infra", node, path, parsed, remedy or HELP)
     return None

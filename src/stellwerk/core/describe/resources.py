@@ -43,6 +43,7 @@ DEFAULT_DISK = 256 * GIB
 
 MOST_REQUESTS = 200
 _PORT = re.compile(r"([0-9]{1,5})(?:\s*-\s*([0-9]{1,5}))?")
+_LOCAL_DISK = re.compile(r"(nvme|ssd)?(?:(?:(?<=e|d):)?([0-9]{1,9}(?:\.[0-9]{1,3})?\+?))?")
 _OLD_WHERE = ("cloud", "region", "zone")
 _CLOUD_ONLY = {
     "instance_type": "`instance_type` names a machine of a cloud",
@@ -94,7 +95,7 @@ def read_resources(report: Report, node: Node | None) -> Resources:
         return Resources("one", (ResourceRequest(),), [], ())
     base = _read_part(report, node, "resources", _BASE_FIELDS)
     any_of, ordered = base.get("any_of", []), base.get("ordered", [])
-    if any_of and ordered:
+    if "any_of" in base and "ordered" in base:
         report.problem(
             "spec/choice",
             base.place("ordered"),
@@ -312,7 +313,21 @@ def _disk_size(report: Report, node: Node, path: str) -> int | None:
 
 
 def _local_disk(report: Report, node: Node, path: str) -> str | None:
-    return text(report, node, path) if node.text else str(node.plain())
+    """`nvme:1000+`, or a part of it: the kind alone, the size alone."""
+    written = text(report, node, path)
+    if written is None:
+        return None
+    match = _LOCAL_DISK.fullmatch(written.strip().lower())
+    if match is None or not (match[1] or match[2]):
+        message = f"`{path}` can't be {node.short()}"
+        report.problem("spec/value", node, path, message, "write `nvme:1000+`, `nvme` or `1000+`")
+        return None
+    return f"{match[1] or 'nvme'}:{match[2] or '100+'}"
+
+
+def _priority_class(report: Report, node: Node, path: str) -> str | None:
+    name = text(report, node, path)
+    return name.strip() or None if name else None
 
 
 def _alternatives(report: Report, node: Node, path: str) -> list[Found] | None:
@@ -338,7 +353,7 @@ def _fields(wish: Reader) -> dict[str, Reader]:
         "use_spot": boolean,
         "disk_size": _disk_size,
         "ephemeral_storage": _disk_size,
-        "disk_tier": one_of(("low", "medium", "high", "ultra", "best", "none")),
+        "disk_tier": one_of(("low", "medium", "high", "ultra", "best")),
         "network_tier": one_of(("standard", "best")),
         "local_disk": _local_disk,
         "max_hourly_cost": number(above=0),
@@ -348,7 +363,7 @@ def _fields(wish: Reader) -> dict[str, Reader]:
         "autostop": autostop,
         "job_recovery": job_recovery,
         "priority": integer(-1000, 1000),
-        "priority_class": text,
+        "priority_class": _priority_class,
         "volumes": list_of(plain),
     }
 

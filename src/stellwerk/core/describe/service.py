@@ -220,11 +220,12 @@ def read_pool(report: Report, node: Node) -> Pool:
                 break
     elif least is not None and most is not None and least > most:
         wrong(f"`min_workers` ({least}) is more than `max_workers` ({most})", "", "min_workers")
+    follows = most is not None
     return Pool(
         workers=found.get("workers"),
-        min_workers=least,
+        min_workers=found.get("workers", 1) if least is None and follows else least,
         max_workers=most,
-        queue_length_threshold=found.get("queue_length_threshold"),
+        queue_length_threshold=found.get("queue_length_threshold", 1 if follows else None),
         upscale_delay_ms=found.get("upscale_delay_seconds"),
         downscale_delay_ms=found.get("downscale_delay_seconds"),
     )

@@ -9,6 +9,7 @@ from stellwerk.core.describe.environment import Environment, Given, read_environ
 from stellwerk.core.describe.extras import read_extras, task_fields
 from stellwerk.core.describe.fields import (
     Reader,
+    boolean,
     did_you_mean,
     expected,
     filled_text,
@@ -170,7 +171,9 @@ def _config(report: Report, node: Node, path: str) -> tuple[dict[str, Any], list
 
 
 def _sizes(report: Report, node: Node, path: str) -> dict[str, float] | None:
-    sizes: dict[str, float] | None = map_of(number(0))(report, node, path)
+    sizes: dict[str, float] | None = map_of(number())(report, node, path)
+    if len(node.entries) > 1:
+        report.problem("spec/value", node, path, f"`{path}` takes one entry")
     return sizes
 
 
@@ -192,7 +195,7 @@ _FIELDS: Mapping[str, Reader] = {
     "event_callback": text,
     "inputs": _sizes,
     "outputs": _sizes,
-    "api_server_access": plain,
+    "api_server_access": boolean,
     "file_mounts_mapping": plain,
     "volume_mounts": plain,
     "_metadata": plain,

@@ -77,8 +77,8 @@ _TIMES = {
     "week": WEEK_MS,
     "weeks": WEEK_MS,
 }
-_NUMBER = re.compile(r"([0-9]{1,19})(?:\.([0-9]{0,18}))?(?:[eE]\+?([0-9]{1,2}))?", re.ASCII)
-_WITH_UNIT = re.compile(r"([0-9][0-9.]*(?:[eE]\+?[0-9]{1,2})?)\s*([A-Za-z]*)", re.ASCII)
+_NUMBER = re.compile(r"([0-9]{1,19})(?:\.([0-9]{0,18}))?(?:[eE]([+-]?[0-9]{1,2}))?", re.ASCII)
+_WITH_UNIT = re.compile(r"([0-9][0-9.]*(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-z]*)", re.ASCII)
 _TIME_PART = re.compile(r"([0-9][0-9.]*)\s*([A-Za-z]*)\s*", re.ASCII)
 
 CPUS_HELP = "write a number of CPUs such as `4`, `0.5` or `500m`, or `4+` for at least 4"
@@ -206,9 +206,9 @@ def _scaled(number: str, unit: int) -> int | None:
     match = _NUMBER.fullmatch(number)
     if match is None:
         return None
-    whole, part, exponent = match.group(1), match.group(2) or "", match.group(3) or "0"
-    up: int = 10 ** int(exponent)
-    down: int = 10 ** len(part)
+    whole, part, exponent = match.group(1), match.group(2) or "", int(match.group(3) or 0)
+    up: int = 10 ** max(exponent, 0)
+    down: int = 10 ** (len(part) + max(-exponent, 0))
     return -(-int(whole + part) * unit * up // down)
 
 
