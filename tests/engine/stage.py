@@ -1,4 +1,4 @@
-"""A real engine on a real store, with a simulated place in virtual time: killed and started again."""
+"""A real engine on a real store, and a simulated place: killed and started again."""
 
 import asyncio
 from contextlib import suppress
