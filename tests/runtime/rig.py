@@ -1,6 +1,6 @@
 """The real runtime's agent in a folder of its own, and a client that asks it and waits.
 
-The agent is the bundled file, run by the oldest Python that is there: what works on it works on all.
+The agent is the bundled file, run by the oldest Python there is: what works on it works on all.
 """
 
 import contextlib
@@ -141,14 +141,17 @@ class Rig:
         )
         deadline = time.monotonic() + WAIT_S
         while True:
-            try:
-                self.client = Client(self.socket)
-            except OSError:
-                assert self.agent.poll() is None, "the agent did not start"
-                assert time.monotonic() < deadline, "the agent's socket did not appear"
-                time.sleep(0.01)
-            else:
-                return
+            with contextlib.suppress(OSError):
+                self._client = Client(self.socket)
+                try:
+                    self._client.ask("hello")
+                    return
+                except (OSError, AssertionError):
+                    # This was still the socket of one that was killed.
+                    self._client.close()
+            assert self.agent.poll() is None, "the agent did not start"
+            assert time.monotonic() < deadline, "the agent's socket did not appear"
+            time.sleep(0.01)
 
     def kill_agent(self) -> None:
         assert self.agent is not None
