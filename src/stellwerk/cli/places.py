@@ -5,13 +5,15 @@ the checkpoints. A path can't leave its area, not even through a link.
 """
 
 import os
+from glob import escape as glob_escape
+from glob import glob
 from typing import NamedTuple
 
 from stellwerk.cli.errors import CommandError, usage
 from stellwerk.client.api import Client
 from stellwerk.client.wire import RunView, Show
 
-AREAS = {"work": "work", "outputs": "output", "checkpoints": "checkpoint"}
+AREAS = ("work", "outputs", "checkpoints")
 
 
 class Place(NamedTuple):
@@ -56,7 +58,8 @@ def root_of(client: Client, show: Show, area: str) -> str:
     told = {"work": show.work_dir, "outputs": show.output_dir, "checkpoints": show.checkpoint_dir}
     candidates = [told[area]] if told[area] else []
     home = client.server_status().home
-    candidates += [_of_run(home, run, area) for run in reversed(show.runs)]
+    for run in reversed(show.runs):
+        candidates += _of_run(home, run, area)
     for candidate in candidates:
         if candidate and os.path.isdir(candidate):
             return os.path.realpath(candidate)
@@ -69,11 +72,16 @@ def root_of(client: Client, show: Show, area: str) -> str:
         )
     raise CommandError(
         "files/gone",
-        f"the {area} of {show.name} isn't on this machine any more",
+        f"there is no folder with the {area} of {show.name} on this machine (any more)",
         f"stw show {show.name} says where it ran",
         exit_code=3,
     )
 
 
-def _of_run(home: str, run: RunView, area: str) -> str:
-    return os.path.join(home, "runtime", "runs", run.id, AREAS[area])
+def _of_run(home: str, run: RunView, area: str) -> list[str]:
+    """Where a run on the server's own machine has its files, as docs/runtime.md says."""
+    runtime = os.path.join(home, "runtime")
+    if area == "work":
+        packed = sorted(glob(os.path.join(glob_escape(runtime), "work", f"{run.id}.*")))
+        return [*reversed(packed), os.path.join(runtime, "runs", run.id, "work")]
+    return [os.path.join(runtime, "runs", run.id, area.removesuffix("s"))]

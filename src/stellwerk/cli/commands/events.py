@@ -8,9 +8,11 @@ import msgspec
 from stellwerk.cli.output import Output, list_options, narrate, write_data, write_lines, write_list
 from stellwerk.cli.render.events import columns, line_of
 from stellwerk.cli.session import complete_names, connect, now_ms
+from stellwerk.client.api import Client
 from stellwerk.client.wire import EventRecord
 
 SHOWN = 100
+NAMED = 500
 
 
 @click.command("events", epilog="Example: stw events -f")
@@ -36,9 +38,10 @@ def events(
         start = max(0, newest - last) if last and not workload else 0
     records = list(client.events(after=start, workload=workload))
     shown = records[-last:] if last else records
+    names = _names(client) if output.for_people else {}
     write_list(
         shown,
-        columns(now_ms()),
+        columns(now_ms(), names),
         output,
         name=lambda record: str(record.seq),
         empty="" if follow else "nothing happened yet",
@@ -47,7 +50,9 @@ def events(
     if follow:
         newest = records[-1].seq if records else start
         for record in client.events(after=newest, follow=True, workload=workload):
-            _print(record, output)
+            if record.type == "submitted":
+                names[str(record.event["submit"]["id"])] = str(record.event["submit"]["name"])
+            _print(record, output, names)
 
 
 @click.command("story", epilog="Example: stw story digits")
@@ -58,14 +63,20 @@ def story(name: str, output: Output) -> None:
     client = connect()
     found = client.get(name)
     records = list(client.events(workload=found.id))
-    write_list(records, columns(now_ms()), output, name=lambda record: str(record.seq))
+    names = {found.id: found.name}
+    write_list(records, columns(now_ms(), names), output, name=lambda record: str(record.seq))
     if output.for_people:
         narrate(f"next: stw show {found.name}")
 
 
-def _print(record: EventRecord, output: Output) -> None:
+def _names(client: Client) -> dict[str, str]:
+    """The names of the newest workloads, for ids in the journal."""
+    return {row.id: row.name for row in client.list(all=True, limit=NAMED)}
+
+
+def _print(record: EventRecord, output: Output, names: dict[str, str]) -> None:
     if output.for_people:
-        write_lines([line_of(record, now_ms())])
+        write_lines([line_of(record, now_ms(), names)])
     elif output.format == "name":
         write_lines([str(record.seq)])
     else:

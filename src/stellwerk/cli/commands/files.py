@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from stellwerk.cli.errors import CommandError, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
-from stellwerk.cli.places import find
+from stellwerk.cli.places import Place, find
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, plural, size
 from stellwerk.cli.session import complete_names, connect, now_ms
@@ -56,7 +56,7 @@ def ls(name: str, path: str, output: Output) -> None:
         output,
         name=lambda line: line.name,
         empty=f"the {place.area} of {show.name} is empty" if place.path == place.root else "empty",
-        then=f"in {place.path}   next: stw cp {show.name}:PATH .",
+        then=f"in {place.path}   next: stw cp {show.name}:{_shown_area(place)}PATH .",
     )
 
 
@@ -80,6 +80,10 @@ def cp(source: str, destination: str, force: bool) -> None:
         raise CommandError("files/exists", f"{target} is there already", "replace it with --force")
     count = _copy(place.path, target)
     narrate(f"copied {plural(count, 'file')} to {target}")
+
+
+def _shown_area(place: Place) -> str:
+    return "" if place.area == "work" else f"{place.area}:"
 
 
 def _copy(source: str, target: str) -> int:

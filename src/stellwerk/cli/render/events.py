@@ -1,5 +1,7 @@
 """One line per fact of the journal: number, time, who, and a sentence."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from stellwerk.cli.render.table import Column
@@ -11,7 +13,7 @@ from stellwerk.server.story import sentence
 NAMES = 8
 
 
-def columns(now_ms: int) -> list[Column[EventRecord]]:
+def columns(now_ms: int, names: Mapping[str, str]) -> list[Column[EventRecord]]:
     """What `events` and `story` show."""
     return [
         Column("seq", "SEQ", lambda record: str(record.seq), lambda record: record.seq, right=True),
@@ -20,14 +22,14 @@ def columns(now_ms: int) -> list[Column[EventRecord]]:
         ),
         Column("actor", "BY", lambda record: record.actor or "-"),
         Column("type", "TYPE", lambda record: record.type, wide=True),
-        Column("about", "ABOUT", subject),
+        Column("about", "ABOUT", lambda record: named(subject(record), names)),
         Column("what", "WHAT", what, grows=True),
     ]
 
 
-def line_of(record: EventRecord, now_ms: int) -> str:
+def line_of(record: EventRecord, now_ms: int, names: Mapping[str, str]) -> str:
     """The same as a single line, for a stream whose widths aren't known."""
-    parts = [clock(record.at_ms, now_ms), subject(record), what(record)]
+    parts = [clock(record.at_ms, now_ms), named(subject(record), names), what(record)]
     return "  ".join(part for part in parts if part != "-")
 
 
@@ -43,6 +45,11 @@ def subject(record: EventRecord) -> str:
     if run := event.get("run"):
         return str(run).rpartition("-")[0]
     return str(event.get("shape", "-"))
+
+
+def named(about: str, names: Mapping[str, str]) -> str:
+    """The name that belongs to an id."""
+    return names.get(about, about)
 
 
 def what(record: EventRecord) -> str:

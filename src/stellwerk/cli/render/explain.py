@@ -5,9 +5,9 @@ from collections.abc import Callable
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.reasons import in_a_row, in_full
 from stellwerk.cli.render.table import Column, table
-from stellwerk.cli.render.units import clock, duration
+from stellwerk.cli.render.units import age, clock
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client.wire import CandidateView, DecisionView, Explained
+from stellwerk.client.wire import CandidateView, DecisionView, Explained, Position
 
 WAITING = {"Pending", "Held"}
 ENDED = {"Succeeded", "Failed", "Cancelled"}
@@ -29,12 +29,18 @@ def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]
     return lines
 
 
+def place_in_line(place: Position) -> str:
+    """`#3 of 7 in line`."""
+    of = f" of {place.waiting}" if place.waiting > 1 else ""
+    return f"#{place.place}{of} in line"
+
+
 def _headline(explained: Explained, now_ms: int) -> str:
     name, decision = explained.name, explained.decision
     where = decision.chosen if decision else None
     if explained.phase in WAITING:
         place = explained.position
-        line = f" (#{place.place} of {place.waiting})" if place and place.place else ""
+        line = f", {place_in_line(place)}" if place and place.place else ""
         head = f"{name} {'waits' if explained.phase == 'Pending' else 'is held'}{line}"
     elif explained.phase in ENDED:
         run = f", run {explained.run}" if explained.run else ""
@@ -43,8 +49,8 @@ def _headline(explained: Explained, now_ms: int) -> str:
         head = f"{name} is on {where}" if where else f"{name} is {explained.phase}"
     if decision is None:
         return f"{head} (no decision recorded)"
-    made = clock(decision.at_ms, now_ms) if decision.at_ms else "at an unknown time"
-    return f"{head} (decision {decision.id}, {made}, {duration(decision.age_ms)} ago)"
+    made = clock(decision.at_ms, now_ms)
+    return f"{head} (decision {decision.id}, made {made}, {age(decision.at_ms, now_ms)} ago)"
 
 
 def _columns(decision: DecisionView) -> list[Column[CandidateView]]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stellwerk.cli.render.explain import place_in_line
 from stellwerk.cli.render.phases import STYLES
 from stellwerk.cli.render.reasons import in_full
 from stellwerk.cli.render.table import Column, table
@@ -41,7 +42,7 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("owner", f"{show.owner} in {show.project}" if show.project else show.owner),
         ("wants", show.wants),
         ("queue", f"{show.queue}, priority {show.priority}"),
-        ("place", f"#{place.place} of {place.waiting} waiting" if place and place.place else ""),
+        ("place", place_in_line(place) if place and place.place else ""),
         ("submitted", f"{clock(show.submitted_ms, now_ms)} ({age(show.submitted_ms, now_ms)} ago)"),
         ("cluster", _where(show)),
         ("code", code),
