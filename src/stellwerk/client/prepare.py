@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stellwerk.client.wire import Kind, Override, Submission
 from stellwerk.config import Settings
 from stellwerk.core.model.errors import Problem, SpecError, StellwerkError
+from stellwerk.core.model.task import Task
 
 if TYPE_CHECKING:
     from stellwerk.client.api import Client
@@ -63,7 +64,7 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
         return _command(wish, settings)
     name, text = _read(wish.file) if wish.file is not None else ("", wish.text or "")
     kind: Kind = "sbatch" if text.startswith("#!") else "task"
-    workdir = wish.overrides.get("workdir") or (_workdir_in(text, name, wish, kind))
+    workdir = _workdir_in(text, name, wish, kind) or wish.overrides.get("workdir")
     overrides = {key: value for key, value in wish.overrides.items() if key != "workdir"}
     packed = None
     if isinstance(workdir, str):
@@ -141,10 +142,15 @@ def _read(path: str) -> tuple[str, str]:
 
 
 def _workdir_in(text: str, name: str, wish: Wish, kind: Kind) -> str | None:
+    """Reads the whole file, so that all its mistakes are told before anything is packed."""
     if kind != "task":
         return None
     describe = import_module("stellwerk.core.describe.tasks")
-    return str(describe.workdir_of(text, file=name, env=wish.env))
+    task = describe.read_tasks(
+        text, file=name, env=wish.env, secrets=wish.secrets, overrides=wish.overrides
+    )
+    workdir = describe.local_workdir(task) if isinstance(task, Task) else None
+    return None if workdir is None else str(workdir)
 
 
 def _pack(workdir: str, file: str, wish: Wish, settings: Settings) -> "Packed":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 GIVE_UP_S = 30.0
 AGAIN_S = 0.05
+HELD_S = 5.0
 
 
 class LogReader:
@@ -119,20 +120,24 @@ def open_stream(client: "Client", target: str, headers: dict[str, str] | None = 
 
 
 class Retry:
-    """Waits between tries, and gives up when nothing has come for a while."""
+    """Waits between tries, and gives up when nothing has held for a while."""
 
     def __init__(self, client: "Client") -> None:
         self._client = client
         self._failing_since: float | None = None
+        self._tried_at = time.monotonic()
 
     def progressed(self) -> None:
         """Something came: the next failure is a first one."""
         self._failing_since = None
 
     def wait(self, error: Exception) -> None:
-        """Waits a little and makes sure of the server; raises when that has gone on too long."""
+        """Waits a little and makes sure of the server; raises when that has gone on too long.
+
+        A connection that held for some seconds was a good one, even if nothing came over it.
+        """
         now = time.monotonic()
-        if self._failing_since is None:
+        if self._failing_since is None or now - self._tried_at > HELD_S:
             self._failing_since = now
         elif now - self._failing_since > GIVE_UP_S:
             if isinstance(error, UnreachableError):
@@ -144,3 +149,4 @@ class Retry:
             ) from error
         time.sleep(AGAIN_S)
         self._client.ensure_server()
+        self._tried_at = time.monotonic()

@@ -204,36 +204,18 @@ def _submitted(client: Client, wish: Wish, narrator: Narrator) -> Submitted:
 
 
 def _variables(pairs: Sequence[str], files: Sequence[str]) -> dict[str, str | None]:
+    """Flags hold before files, later ones before earlier ones."""
+    from stellwerk.core.describe.env_file import read_env_file, read_env_flag
+
     variables: dict[str, str | None] = {}
     for path in files:
-        for number, line in enumerate(_lines(path), 1):
-            if line.strip() and not line.lstrip().startswith("#"):
-                name, value = _pair(line.strip().removeprefix("export "), f"{path}:{number}")
-                variables[name] = _unquoted(value)
-    for text in pairs:
-        if "=" in text:
-            name, variables[text.partition("=")[0]] = _pair(text, "--env")
-        elif text in os.environ:
-            variables[text] = os.environ[text]
-        else:
-            raise usage("usage/env", f"${text} isn't set here", f"--env {text}=VALUE")
+        variables.update(read_env_file(_text(path), file=path))
+    for written in pairs:
+        name, value = read_env_flag(written, os.environ)
+        if value is None:
+            raise usage("usage/env", f"${name} isn't set here", f"--env {name}=VALUE")
+        variables[name] = value
     return variables
-
-
-def _pair(text: str, where: str) -> tuple[str, str]:
-    name, mark, value = text.partition("=")
-    name = name.strip()
-    if not mark or not name.replace("_", "a").isalnum() or name[0].isdigit():
-        raise usage(
-            "usage/env", f"{where}: `{text[:60]}` is no NAME=VALUE", "NAME is A-Z, 0-9 and _"
-        )
-    return name, value
-
-
-def _unquoted(value: str) -> str:
-    value = value.strip()
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    return value[1:-1] if quoted else value
 
 
 def _secrets(given: Sequence[str]) -> dict[str, str]:
@@ -242,7 +224,7 @@ def _secrets(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, mark, source = text.partition("=")
         if mark and source.startswith("@"):
-            secrets[name] = "\n".join(_lines(source[1:]))
+            secrets[name] = _text(source[1:]).removesuffix("\n")
         elif mark:
             raise usage(
                 "usage/secret",
@@ -258,12 +240,11 @@ def _secrets(given: Sequence[str]) -> dict[str, str]:
     return secrets
 
 
-def _lines(path: str) -> list[str]:
+def _text(path: str) -> str:
     try:
-        with open(os.path.expanduser(path), encoding="utf-8") as file:
-            return file.read().splitlines()
+        with open(os.path.expanduser(path), encoding="utf-8", newline="") as file:
+            return file.read()
     except (OSError, UnicodeDecodeError) as error:
         said = getattr(error, "strerror", None) or "it isn't UTF-8"
-        raise usage(
-            "usage/file", f"{path} can't be read: {said}", "name a readable text file"
-        ) from error
+        remedy = "name a readable text file"
+        raise usage("usage/file", f"{path} can't be read: {said}", remedy) from error
