@@ -5,6 +5,7 @@ against a third way of starting it. The server is in a session of its own and ou
 """
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -51,12 +52,17 @@ def ensure_server(settings: Settings) -> bool:
     return True
 
 
-def tail(path: str, lines: int = TAIL_LINES) -> list[str]:
-    """The last lines of a text file, or nothing where there is none."""
+def server_command() -> list[str]:
+    """How the server is started: with this interpreter, and nothing from the current folder."""
+    return [sys.executable, "-P", "-m", "stellwerk.server"]
+
+
+def tail(path: str, lines: int = TAIL_LINES, start: int = 0) -> list[str]:
+    """The last lines of a text file from a byte on, or nothing where there is none."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL_BYTES * max(1, lines // TAIL_LINES)))
+            file.seek(max(start, size - TAIL_BYTES * max(1, lines // TAIL_LINES)))
             data = file.read()
     except OSError:
         return []
@@ -91,7 +97,6 @@ def _start(settings: Settings, deadline: float) -> None:
 
 def _spawn(settings: Settings) -> "Popen[bytes]":
     import subprocess
-    import sys
 
     env = dict(os.environ)
     env["STELLWERK_HOME"] = settings.home
@@ -100,7 +105,7 @@ def _spawn(settings: Settings) -> "Popen[bytes]":
         env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
     with open(settings.server_log, "ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "stellwerk.server"],
+            server_command(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -113,7 +118,9 @@ def _spawn(settings: Settings) -> "Popen[bytes]":
 
 
 def _died(settings: Settings, status: int, log_size: int) -> UnreachableError:
-    lines = tail(settings.server_log) if _size(settings.server_log) > log_size else []
+    # A log that became shorter has been turned over: all of it is new.
+    start = log_size if _size(settings.server_log) >= log_size else 0
+    lines = tail(settings.server_log, start=start)
     said = "".join(f"\n  | {line}" for line in lines) or "\n  (it left no message)"
     return unreachable_because(
         "server/start-failed",
