@@ -1,0 +1,1 @@
+"""Drivers: what all of them promise, and what each adds."""

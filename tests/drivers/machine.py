@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from stellwerk.core.model.ids import RunId
 from stellwerk.drivers.base import Driver, StartOrder
 from stellwerk.drivers.local.driver import LocalDriver
 from stellwerk.testing.builders import an_order
-from stellwerk.testing.driver_session import Program
+from stellwerk.testing.driver_session import Program, Session
 
 STEP_S = 0.01
 
@@ -124,3 +125,27 @@ def end_process(pid: int) -> None:
             return
         time.sleep(STEP_S)
     raise AssertionError(f"agent {pid} didn't end")
+
+
+def play(machine: Machine, scene: Callable[[Session], Awaitable[None]]) -> None:
+    """Runs a scene with an open driver."""
+
+    async def whole() -> None:
+        session = await Session(machine).open()
+        await scene(session)
+        await session.close()
+
+    asyncio.run(whole())
+
+
+async def start(session: Session, order: StartOrder) -> RunId:
+    await session.driver.start(order)
+    return order.run
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came to be")

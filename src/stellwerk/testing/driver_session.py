@@ -1,6 +1,7 @@
 """A driver under test with the place it reaches: gives orders, hears reports, waits for them."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Literal, Protocol
 
@@ -145,8 +146,14 @@ class Session:
         return (await self.driver.read_log(RunId(run), stream, 0, 0, 1 << 20)).data
 
     async def _listen(self) -> None:
-        async for report in self.driver.reports():
-            self.heard.append(report)
+        """Listens as the engine does: when the reports break off, it connects again."""
+        while True:
+            with contextlib.suppress(DriverError):
+                async for report in self.driver.reports():
+                    self.heard.append(report)
+            await self.place.pass_time()
+            with contextlib.suppress(DriverError):
+                await self.driver.open()
 
     def _stop_listening(self) -> None:
         if self._listening is not None:

@@ -32,6 +32,8 @@ START_MS = 15_000
 DEAF_MS = 500
 LOG_TAIL_BYTES = 2_000
 _BUILDING = threading.Lock()
+Met = tuple[AgentLink, JSONObject]
+"""A connection, and how the agent introduced itself."""
 
 
 def agent_socket(folder: Path, root: Path) -> Path:
@@ -57,9 +59,7 @@ class AgentHouse:
         self._child = 0
         self._former: list[int] = []
 
-    async def reach(
-        self, on_push: OnPush, on_break: Callable[[], None]
-    ) -> tuple[AgentLink, JSONObject]:
+    async def reach(self, on_push: OnPush, on_break: Callable[[], None]) -> Met:
         """Connects to the agent, after starting or replacing it where needed; gives its greeting.
 
         Raises a DriverError that isn't final if there is no agent to be had now.
@@ -68,19 +68,26 @@ class AgentHouse:
             self._bundle = await asyncio.to_thread(_build, self.root)
         except OSError as error:
             raise _trouble("driver/no-runtime", f"{self.root} can't be used: {error}") from error
+        met = await self._meet(on_push, on_break)
+        if met is not None:
+            link, hello = met
+            if await self._may_stay(link, hello):
+                return met
+            await link.closed.wait()
+        return await self._start(on_push, on_break)
+
+    async def _meet(self, on_push: OnPush, on_break: Callable[[], None]) -> Met | None:
+        """Connects and greets; None if nobody is there, or only somebody about to leave."""
         try:
             link = await AgentLink.connect(str(self.socket), on_push, on_break)
         except AgentGone:
-            link = await self._start(on_push, on_break)
+            return None
         try:
-            hello = await link.call("hello")
-            if await self._may_stay(link, hello):
-                return link, hello
-            await link.closed.wait()
-            link = await self._start(on_push, on_break)
             return link, await link.call("hello")
         except (AgentGone, AgentRefused) as error:
-            link.hang_up()
+            if link.closed.is_set():
+                return None
+            await link.close()
             message = f"the agent at {self.socket} is no use: {error}"
             raise _trouble("driver/agent-silent", message) from error
 
@@ -94,21 +101,25 @@ class AgentHouse:
         except AgentRefused as refusal:
             if refusal.code == "busy":
                 return True
-            raise
+            await link.close()
+            message = f"the agent at {self.socket} can't be replaced: {refusal.message}"
+            raise _trouble("driver/agent-stays", message) from refusal
+        except AgentGone:
+            await link.close()
         return False
 
     def _runs_our_build(self, pid: int) -> bool:
         return self._bundle is not None and str(self._bundle) in _command_line(pid)
 
-    async def _start(self, on_push: OnPush, on_break: Callable[[], None]) -> AgentLink:
+    async def _start(self, on_push: OnPush, on_break: Callable[[], None]) -> Met:
         begun = time.monotonic()
         self._spawn()
         told_to_leave = False
         while (waited_ms := (time.monotonic() - begun) * 1000) < START_MS:
-            try:
-                return await AgentLink.connect(str(self.socket), on_push, on_break)
-            except AgentGone:
-                await asyncio.sleep(LOOK_MS / 1000)
+            met = await self._meet(on_push, on_break)
+            if met is not None:
+                return met
+            await asyncio.sleep(LOOK_MS / 1000)
             status = self._child_status()
             if status not in {None, 0, EXIT_ALREADY_THERE}:
                 message = f"the agent ended with {status}: {self._last_words()}"
