@@ -77,6 +77,6 @@ class _Filler:
                 self.report.notice("spec/unfilled-secret", node, path, message)
             else:
                 message = f"`{match[0]}` stays as it is: the task has no variable of this name"
-                remedy = did_you_mean(name, self.envs, cutoff=0.8)
+                remedy = did_you_mean(name, self.envs, cutoff=0.7)
                 self.report.notice("spec/unfilled", node, path, message, remedy)
         return match[0]

@@ -98,7 +98,7 @@ def _task(
     )
     return Task(
         name=name,
-        workdir=found["chdir"].value if "chdir" in found else None,
+        workdir=found["chdir"].value if "chdir" in found else ".",
         num_nodes=amounts.nodes,
         resources=(request,),
         envs=envs,

@@ -159,6 +159,8 @@ def _policy(report: Report, node: Node, path: str) -> ReplicaPolicy:
     found = read_map(report, node, path, _POLICY_FIELDS, required=("min_replicas",))
     least, most = found.get("min_replicas", 1), found.get("max_replicas")
     rate = found.get("target_qps_per_replica")
+    if "min_replicas" not in found:
+        return ReplicaPolicy(least, most)
     if most is not None and most < least:
         report.problem(
             "spec/service", found.nodes["max_replicas"], f"{path}.max_replicas",
