@@ -1,27 +1,25 @@
-"""Seals what must not be seen, and remembers it in case that nothing comes of the submission."""
+"""Seals what must not be seen, and makes of a submission what is stored of it.
+
+Equal values of one owner are sealed once, under a name made with a key of this process: the name
+tells nothing of the value, and a shell that submits many commands seals its environment once.
+"""
 
 import hmac
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
 
 import msgspec
 
-from stellwerk.core.model.ids import WorkloadId
 from stellwerk.engine.orders import Launch
 from stellwerk.server.accept import Accepted
 from stellwerk.server.models import SubmitItem
 from stellwerk.store import Store
 
-REMEMBERED = 256
-"""Environments that are known to be sealed already: the same shell submits many commands."""
+REMEMBERED = 1024
 
 
-class Environments:
-    """Names sealed environments by their content, so that equal ones are sealed once.
-
-    The name is keyed with chance of this process: it tells nothing of what is in it.
-    """
+class Vault:
+    """Seals values for their owners."""
 
     def __init__(self, store: Store, project: str) -> None:
         self._store = store
@@ -29,38 +27,22 @@ class Environments:
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def seal(self, owner: str, environment: Mapping[str, str], now_ms: int) -> str:
-        """Gives the name under which an environment is sealed."""
-        text = msgspec.json.encode(environment, order="sorted")
-        name = "environment/" + hmac.digest(self._key, text, "sha256").hex()
+    def seal(self, owner: str, value: str, now_ms: int) -> str:
+        """Gives the name under which a value is sealed, durably."""
+        name = "sealed/" + hmac.digest(self._key, value.encode(), "sha256").hex()
         if (owner, name) in self._known and self._store.secrets.get(self._project, owner, name):
             return name
-        self._store.secrets.put(self._project, owner, name, text.decode(), now_ms)
+        self._store.secrets.put(self._project, owner, name, value, now_ms)
         self._known[owner, name] = None
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         return name
 
-
-class Sealing:
-    """What one submission seals."""
-
-    def __init__(
-        self, store: Store, environments: Environments, project: str, owner: str, now_ms: int
-    ) -> None:
-        self._store = store
-        self._environments = environments
-        self._project = project
-        self._owner = owner
-        self._now_ms = now_ms
-        self._names: list[str] = []
-
-    def launch(self, item: SubmitItem, accepted: Accepted, workload: WorkloadId) -> Launch:
+    def launch(self, item: SubmitItem, accepted: Accepted, owner: str, now_ms: int) -> Launch:
         """What is stored of a submission, with references in place of secrets."""
         read = accepted.read
         sealed = {
-            variable: self._seal(f"{workload}/{variable}", value)
-            for variable, value in read.secrets.items()
+            variable: self.seal(owner, value, now_ms) for variable, value in read.secrets.items()
         }
         launch = Launch(
             task=read.task,
@@ -70,17 +52,10 @@ class Sealing:
         )
         if not item.in_place:
             return launch
-        environment = self._environments.seal(self._owner, item.caller_env, self._now_ms)
+        environment = msgspec.json.encode(item.caller_env, order="sorted").decode()
         return msgspec.structs.replace(
-            launch, argv=tuple(item.argv), cwd=item.cwd, caller_env=environment
+            launch,
+            argv=tuple(item.argv),
+            cwd=item.cwd,
+            caller_env=self.seal(owner, environment, now_ms),
         )
-
-    def undo(self) -> None:
-        """Removes what was sealed for nothing."""
-        for name in self._names:
-            self._store.secrets.delete(self._project, self._owner, name)
-
-    def _seal(self, name: str, value: str) -> str:
-        self._store.secrets.put(self._project, self._owner, name, value, self._now_ms)
-        self._names.append(name)
-        return name

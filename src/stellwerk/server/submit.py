@@ -12,12 +12,11 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from stellwerk.core.model.commands import Submit
-from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.server.accept import Accepted, ReadItem, Surroundings, accept_all
 from stellwerk.server.ids import Ids
 from stellwerk.server.models import SubmitItem, SubmittedMany, Told
-from stellwerk.server.sealing import Environments, Sealing
+from stellwerk.server.sealing import Vault
 from stellwerk.server.services import PROJECT, Services
 from stellwerk.store import Ack, NewCommand
 
@@ -29,25 +28,18 @@ class Submits:
         self._services = services
         self._read = read
         self._ids = Ids()
-        self._environments = Environments(services.store, PROJECT)
+        self._vault = Vault(services.store, PROJECT)
 
     async def submit(self, items: Sequence[SubmitItem], actor: str) -> SubmittedMany:
         """Checks all items and takes them down in one transaction; raises with every problem."""
-        store, now_ms = self._services.store, self._services.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         ids = [self._ids.give(now_ms) for _ in items]
-        sealing = Sealing(store, self._environments, PROJECT, actor, now_ms)
-        accepted, commands = await asyncio.to_thread(self._commands, items, ids, actor, sealing)
-        try:
-            acks = await self._services.take(commands)
-        except StellwerkError:
-            await asyncio.to_thread(sealing.undo)
-            raise
-        if all(ack.repeated for ack in acks):
-            await asyncio.to_thread(sealing.undo)
+        accepted, commands = await asyncio.to_thread(self._commands, items, ids, actor, now_ms)
+        acks = await self._services.take(commands)
         return _answer(acks, accepted)
 
     def _commands(
-        self, items: Sequence[SubmitItem], ids: list[WorkloadId], actor: str, sealing: Sealing
+        self, items: Sequence[SubmitItem], ids: list[WorkloadId], actor: str, now_ms: int
     ) -> tuple[list[Accepted], list[NewCommand]]:
         store = self._services.store
         around = Surroundings(
@@ -56,14 +48,16 @@ class Submits:
             missing_blobs=store.blobs.missing,
         )
         accepted = accept_all(items, self._read, around)
-        tasks: dict[Accepted, BlobHash] = {}
-        commands = []
-        for item, one, workload in zip(items, accepted, ids, strict=True):
-            if one not in tasks:
-                launch = sealing.launch(item, one, workload)
-                tasks[one] = store.blobs.put(msgspec.json.encode(launch))
-            command = _submit(item, one, workload, tasks[one])
-            commands.append(NewCommand(actor, PROJECT, item.key, command))
+        first = {one: item for item, one in zip(items, accepted, strict=True)}
+        launches = [
+            msgspec.json.encode(self._vault.launch(item, one, actor, now_ms))
+            for one, item in first.items()
+        ]
+        tasks = dict(zip(first, store.blobs.put_many(launches), strict=True))
+        commands = [
+            NewCommand(actor, PROJECT, item.key, _submit(item, one, workload, tasks[one]))
+            for item, one, workload in zip(items, accepted, ids, strict=True)
+        ]
         return accepted, commands
 
 

@@ -1,7 +1,7 @@
 """Content by the hash of its bytes: how code gets from a client to the server, each file once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from litestar import Request, get, post, put
@@ -46,17 +46,10 @@ async def list_missing(data: JSONBody[Hashes], services: Given) -> Missing:
 )
 async def put_blob(hash: HashPath, request: Request[Any, Any, Any], services: Given) -> None:
     """Takes raw bytes of up to 10 GiB; refused, and not kept, if their hash is another one."""
-    pieces = _pieces(request)
-    loop = asyncio.get_running_loop()
-
-    async def next_piece() -> bytes:
-        return await anext(pieces, b"")
-
-    def pulled() -> Iterator[bytes]:
-        while piece := asyncio.run_coroutine_threadsafe(next_piece(), loop).result():
-            yield piece
-
-    await asyncio.to_thread(services.store.blobs.put_stream, pulled(), hash)
+    with services.store.blobs.incoming() as blob:
+        async for piece in _pieces(request):
+            await asyncio.to_thread(blob.write, piece)
+        await asyncio.to_thread(blob.keep, hash)
 
 
 @get(
