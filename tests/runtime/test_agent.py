@@ -5,7 +5,10 @@ import os
 import time
 from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.runtime.rig import (
     ENDS,
@@ -45,7 +48,7 @@ def test_agent_killed_again_and_again(own_rig: Rig) -> None:
     rig = own_rig
     rig.start_agent()
     count = os.path.join(rig.folder, "count")
-    for number in range(6):
+    for number in range(4):
         rig.start(
             f"r{number}", f"echo $STELLWERK_RUN_ID >> {count}; sleep 0.{number}5; exit {number}"
         )
@@ -53,9 +56,9 @@ def test_agent_killed_again_and_again(own_rig: Rig) -> None:
         rig.start_agent()
         again = rig.start(f"r{number}", "echo never")
         assert again["existing"]
-    ends = [rig.ended(f"r{number}") for number in range(6)]
-    assert [end["code"] for end in ends] == list(range(6))
-    assert sorted(Path(count).read_text().split()) == [f"r{number}" for number in range(6)]
+    ends = [rig.ended(f"r{number}") for number in range(4)]
+    assert [end["code"] for end in ends] == list(range(4))
+    assert sorted(Path(count).read_text().split()) == [f"r{number}" for number in range(4)]
 
 
 def test_limits_hold_without_an_agent(own_rig: Rig) -> None:
@@ -282,3 +285,66 @@ def test_idle_agent_leaves(own_rig: Rig) -> None:
     time.sleep(0.4)
     assert rig.agent.poll() is None
     rig.wait("the end of the agent", lambda: rig.agent is not None and rig.agent.poll() == 0)
+
+
+odd = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.text(max_size=4)),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(), inner)),
+    max_leaves=4,
+)
+
+
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["start", "stop", "withdraw", "kill", "forget", "read", "no-op"]),
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "spec",
+                "secrets",
+                "run",
+                "generation",
+                "epoch",
+                "why",
+                "grace_ms",
+                "signals",
+                "offset",
+            ]
+        ),
+        odd,
+    ),
+)
+def test_odd_requests_are_answered(rig: Rig, op: str, fields: dict[str, object]) -> None:
+    """Whatever a request says, it gets an answer, and never a fault of the runtime."""
+    try:
+        code = "" if rig.client.ask(op, **fields)["ok"] else "fault"
+    except Refusal as refusal:
+        code = refusal.code
+    assert code != "fault"
+
+
+def test_deep_nesting_is_refused(rig: Rig) -> None:
+    """What no parser can follow is no crash, and the agent goes on for others."""
+    client = Client(rig.socket)
+    client.send_raw(b"[" * 100_000)
+    assert client.receive()["error"]["code"] == "not_json"
+    client.close()
+    assert rig.client.ask("hello")["ok"]
+
+
+def test_spoilt_files_do_not_stop_an_agent(own_rig: Rig) -> None:
+    """A job may write into its own files; the next agent starts all the same."""
+    rig = own_rig
+    rig.start_agent()
+    for number, text in enumerate(["[]", "{", '{"phase": 7, "sessions": "x"}', '{"run": {}}']):
+        rig.finish(f"spoilt{number}", "true")
+        for name in ("spec.json", "status.json", "started.json"):
+            Path(rig.path(f"spoilt{number}", name)).write_text(text)
+        if number % 2:
+            Path(rig.path(f"spoilt{number}", "ended.json")).unlink()
+    Path(rig.root, "runs", "stray").write_text("a file")
+    rig.kill_agent()
+    rig.start_agent()
+    states = {run["run"]: run["state"] for run in rig.client.ask("list")["runs"]}
+    assert states["spoilt0"] == states["spoilt2"] == "ended"
+    rig.wait("all ends", lambda: all(r["ended"] for r in rig.client.ask("list")["runs"]))

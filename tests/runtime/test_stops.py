@@ -276,3 +276,59 @@ def test_wrapper_and_shell_share_no_fate_with_other_runs(rig: Rig) -> None:
     assert is_alive(rig.wrapper("n2"))
     rig.client.ask("kill", run="n2")
     rig.ended("n2")
+
+
+def test_no_grace_at_all(rig: Rig) -> None:
+    """A grace of 0 kills at once, and that is still a preemption."""
+    rig.start("now", TRAINER + "$train 85 5")
+    rig.wait_for_line("now", "ready")
+    stop(rig, "now", grace_ms=0)
+    end = rig.ended("now")
+    assert (end["how"], end["put_back"], end["notice"]["signals"]) == ("notice", True, [])
+
+
+def test_notice_during_the_setup(rig: Rig) -> None:
+    """A setup that is interrupted is no failed setup, and its ranks never start."""
+    rig.start("early", "echo never", setup="echo ready; sleep 60", setup_key="early")
+    rig.wait_for_line("early", "ready", "setup.log")
+    stop(rig, "early")
+    end = rig.ended("early")
+    assert (end["how"], end["put_back"], end["setup"]) == ("notice", True, "failed")
+    assert rig.log("early") == ""
+
+
+def test_notice_while_waiting_for_a_setup(rig: Rig) -> None:
+    """A run that waits for another run's setup ends at once."""
+    rig.start("first", "true", setup="echo ready; sleep 60", setup_key="shared")
+    rig.wait_for_line("first", "ready", "setup.log")
+    rig.start("second", "echo never", setup="true", setup_key="shared")
+    rig.wait(
+        "waiting", lambda: "waiting" in (rig.report("second")["status"] or {}).get("detail", "")
+    )
+    stop(rig, "second")
+    assert rig.ended("second", 3)["how"] == "notice"
+    rig.client.ask("kill", run="first")
+    assert rig.ended("first")["how"] == "killed"
+
+
+def test_program_that_took_the_place_of_its_shell(rig: Rig) -> None:
+    """After `exec` the rank's process is the trainer itself."""
+    rig.start("exec", TRAINER + "exec $train 85 0.1")
+    rig.wait_for_line("exec", "ready")
+    stop(rig, "exec")
+    end = rig.ended("exec")
+    assert "saved" in rig.log("exec")
+    assert end["checkpointed"]
+
+
+def test_all_ranks_may_save(rig: Rig) -> None:
+    """After a notice a rank that has saved doesn't end the others, and one 85 is enough."""
+    ranks = [{"rank": n, "env": {"S": str(n * 0.3), "C": str(85 * n)}} for n in range(2)]
+    rig.start("gang", TRAINER.replace("train.py", "t$C.py") + "$train $C $S", ranks=ranks)
+    rig.wait_for_line("gang", "ready")
+    rig.wait_for_line("gang", "ready", "rank-1.log")
+    stop(rig, "gang")
+    end = rig.ended("gang")
+    assert "saved" in rig.log("gang", "rank-1.log")
+    assert end["ranks"] == {"0": 0, "1": 85}
+    assert (end["rank"], end["code"], end["checkpointed"]) == (1, 85, True)

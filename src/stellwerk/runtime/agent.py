@@ -15,6 +15,7 @@ import socket
 import stat
 import sys
 import time
+import traceback
 from typing import Optional
 
 from . import PROTOCOL, VERSION, system
@@ -30,6 +31,7 @@ from .telling import LineReader, make_fifo
 
 _LONGEST_SOCKET_PATH = 107
 _SAMPLE_EVERY_MS = 5_000
+_ACCEPT_AGAIN_MS = 200
 _CLAIM_TRIES = 6
 EXIT_UNUSABLE = 69
 EXIT_ALREADY_THERE = 75
@@ -75,7 +77,7 @@ class Agent:
         self.roster.adopt_all()
         self.empty_trash()
         self._warm_up()
-        self._loop.on_readable(self._listener.fileno(), self._accept)
+        self._mind_listener()
         self._write_card()
         self._mind_idleness()
         while not self.is_leaving:
@@ -126,10 +128,16 @@ class Agent:
 
     # -- clients ---------------------------------------------------------------------------------
 
+    def _mind_listener(self) -> None:
+        self._loop.on_readable(self._listener.fileno(), self._accept)
+
     def _accept(self) -> None:
         try:
             client, _address = self._listener.accept()
         except OSError:
+            # Out of descriptors, say: nothing is gained by trying again at once.
+            self._loop.forget(self._listener.fileno())
+            self._loop.after("accept", _ACCEPT_AGAIN_MS, self._mind_listener)
             return
         if system.peer_uid(client) not in {os.getuid(), 0}:
             client.close()
@@ -158,6 +166,10 @@ class Agent:
         except OSError as trouble:
             place = f"`{trouble.filename}`: " if trouble.filename else ""
             error = {"code": "machine", "message": f"{place}{trouble.strerror}"}
+            answer = {"id": number, "error": error}
+        except Exception as fault:  # noqa: BLE001 - a request must not take the agent with it
+            traceback.print_exc()
+            error = {"code": "fault", "message": f"a fault of the runtime: {fault!r}"}
             answer = {"id": number, "error": error}
         connection.send(answer)
 

@@ -94,7 +94,7 @@ class Connection:
     def _handle(self, line: bytes) -> None:
         try:
             request = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._refuse("not_json", f"a request is one line of JSON: {error}")
             return
         if not isinstance(request, dict):

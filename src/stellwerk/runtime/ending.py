@@ -37,7 +37,7 @@ def run_and_record(order: Order) -> None:
         _keep_traceback(files)
         message = "a fault of the runtime ended the run; wrapper.log beside its output has more"
         record = bare_record(order.spec.identity, "wrapper_died", message)
-    write_end(files, record)
+    _write_end_patiently(files, record)
     tell(order.places.inbox, {"run": order.spec.run})
 
 
@@ -46,17 +46,20 @@ def _keep_traceback(files: RunFiles) -> None:
         log.write(traceback.format_exc())
 
 
-def write_end(files: RunFiles, record: JSONObject) -> None:
-    """Write ended.json; on a full disk, again for a minute."""
-    for attempt in range(_WRITE_TRIES):
-        try:
-            os.makedirs(files.directory, mode=0o700, exist_ok=True)
-            write_json(files.ended, record, durable=True)
+def _write_end_patiently(files: RunFiles, record: JSONObject) -> None:
+    """Write the end; on a full disk, again and again for a minute."""
+    for _ in range(_WRITE_TRIES):
+        with contextlib.suppress(OSError):
+            write_end(files, record)
             return
-        except OSError:
-            if attempt == _WRITE_TRIES - 1:
-                raise
-            time.sleep(1.0)
+        time.sleep(1.0)
+    write_end(files, record)
+
+
+def write_end(files: RunFiles, record: JSONObject) -> None:
+    """Write ended.json, also where the job has removed the directory. Raises OSError."""
+    os.makedirs(files.directory, mode=0o700, exist_ok=True)
+    write_json(files.ended, record, durable=True)
 
 
 def bare_record(identity: Identity, how: str, message: str) -> JSONObject:
@@ -109,7 +112,7 @@ def end_record(wrapper: Wrapper) -> JSONObject:
         started_at_ms=wrapper.started_at_ms,
         peak_memory_bytes=wrapper.sampler.final_peak_bytes(),
         cpu_ms=wrapper.sampler.cpu_ms(),
-        log_bytes=wrapper.log_bytes(),
+        log_bytes=wrapper.limits.log_bytes(),
         oom_kills=max(0, oom_kills() - wrapper.oom_kills_before),
         setup=wrapper.setup_state,
         shell=wrapper.shell,

@@ -99,6 +99,7 @@ class Places:
         """Create the directories, open to their user only."""
         for path in (self.root, self.runs, self.setups, self.shell, self.trash):
             os.makedirs(path, mode=0o700, exist_ok=True)
+        os.chmod(self.root, 0o700)
 
     def run(self, name: str) -> RunFiles:
         """The files of one run."""

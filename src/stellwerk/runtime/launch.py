@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import select
 import signal
 import struct
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from typing import NamedTuple, Optional
 from .system import die_with_parent
 
 _STAGES = ("start", "directory", "program")
+_EXECUTION_LIMIT_S = 20.0
 _TO_RESET = ("SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1")
 
 
@@ -66,7 +68,9 @@ def spawn(start: Start, inherited: Inherited) -> int:
         _become(start, log, told, parent, inherited)
     os.close(told)
     os.close(log)
-    answer = os.read(heard, 16)
+    # A program on a file server that hangs may never execute; the wrapper must not hang with it.
+    is_heard = select.select([heard], [], [], _EXECUTION_LIMIT_S)[0]
+    answer = os.read(heard, 16) if is_heard else b""
     os.close(heard)
     if not answer:
         return pid

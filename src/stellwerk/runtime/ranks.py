@@ -37,13 +37,17 @@ class Processes:
         self.output_dir = spec.output_dir or files.path("output")
         self._signals = [number for number, _ in spec.term_signals]
 
-    def prepare(self) -> None:
-        """Create the directories that are the run's own, and write the scripts. Raises OSError."""
+    def prepare(self, umask: int) -> None:
+        """Create the job's directories, with the user's mask, and the scripts. Raises OSError."""
         made_here = [self.checkpoint_dir, self.output_dir]
         if self._spec.cwd is None:
             made_here.append(self.cwd)
-        for directory in made_here:
-            os.makedirs(directory, exist_ok=True)
+        own_umask = os.umask(umask)
+        try:
+            for directory in made_here:
+                os.makedirs(directory, exist_ok=True)
+        finally:
+            os.umask(own_umask)
         for name, text in (("setup.sh", self._spec.setup), ("run.sh", self._spec.script)):
             if text is not None:
                 ending = "" if text.endswith("\n") else "\n"

@@ -15,7 +15,7 @@ from typing import Optional
 
 from . import processes
 from .ending import bare_record, reboot_record, write_end
-from .files import JSONObject, Places, RunFiles, last_lines, read_json, write_atomically
+from .files import RUN_NAME, JSONObject, Places, RunFiles, last_lines, read_json, write_atomically
 from .loop import Loop
 from .spec import Identity
 from .system import boot_id, open_pidfd
@@ -23,6 +23,7 @@ from .system import boot_id, open_pidfd
 _LOOK_MS = 1_000
 _LOOK_BESIDE_PIDFD_MS = 30_000
 _CLEAN_AGAIN_MS = 100
+_CLOSE_AGAIN_MS = 5_000
 _REMEMBERED = 20_000
 
 
@@ -32,9 +33,9 @@ class Entry:
     def __init__(self, files: RunFiles, spec: JSONObject) -> None:
         self.files = files
         self.identity = Identity(
-            run=str(spec.get("run", os.path.basename(files.directory))),
-            generation=int(spec.get("generation", 0)),
-            epoch=int(spec.get("epoch", 0)),
+            run=os.path.basename(files.directory),
+            generation=_number(spec.get("generation")),
+            epoch=_number(spec.get("epoch")),
             workload=str(spec.get("workload", "")),
             name=str(spec.get("name", "")),
         )
@@ -52,7 +53,7 @@ class Entry:
         """starting, setting_up, running, stopping or ended."""
         if self.ended is not None:
             return "ended"
-        return str(self.status["phase"]) if self.status is not None else "starting"
+        return str((self.status or {}).get("phase", "starting"))
 
     def has_ended(self) -> bool:
         """Whether the end is known."""
@@ -92,6 +93,8 @@ class Roster:
         """Take over what an earlier agent started, and close what is over."""
         for name in sorted(os.listdir(self._places.runs)):
             files = self._places.run(name)
+            if not RUN_NAME.fullmatch(name) or not os.path.isdir(files.directory):
+                continue
             ended = read_json(files.ended)
             if ended is None and read_json(files.started) is None and not is_locked(files):
                 # Nothing of it has ever run: the wrapper writes started.json before all else.
@@ -108,7 +111,7 @@ class Roster:
         if started is not None and started.get("boot_id") != self._boot_id:
             self._close(entry, reboot_record(entry.files, entry.identity))
         else:
-            self.watch(entry, None if started is None else int(started["pid"]))
+            self.watch(entry, _number((started or {}).get("pid")) or None)
 
     def watch(self, entry: Entry, pid: Optional[int]) -> None:
         """Be told when the wrapper of a run ends; whether it lives is for its lock to say."""
@@ -154,7 +157,7 @@ class Roster:
             entry.run,
             processes.everything(),
             entry.files.directory,
-            {int(pid) for pid in status.get("sessions", [])},
+            {_number(pid) for pid in status.get("sessions") or []} - {0},
         )
         left.discard(os.getpid())
         if left:
@@ -173,7 +176,12 @@ class Roster:
         self._close(entry, record)
 
     def _close(self, entry: Entry, record: JSONObject) -> None:
-        write_end(entry.files, record)
+        try:
+            write_end(entry.files, record)
+        except OSError:
+            # The disk is full, say: the run has no end before it can be written.
+            self._look_in(entry, _CLOSE_AGAIN_MS)
+            return
         self.reread(entry)
 
     def _unwatch(self, entry: Entry) -> None:
@@ -202,6 +210,11 @@ class Roster:
         """Remove thrown-away directories, however big: for a process of its own."""
         for name in os.listdir(self._places.trash):
             shutil.rmtree(os.path.join(self._places.trash, name), ignore_errors=True)
+
+
+def _number(value: object) -> int:
+    """A number of a record; 0 where a job has spoilt its own files."""
+    return value if isinstance(value, int) else 0
 
 
 def is_locked(files: RunFiles) -> bool:

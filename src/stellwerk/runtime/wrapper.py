@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 from . import processes, stopping
 from .files import JSONObject, Places, sync_directory, write_json
 from .launch import Inherited, SpawnError, spawn
+from .limits import Limits
 from .loop import Loop
 from .notice import Hands, Notice
 from .ranks import Processes
@@ -24,14 +25,13 @@ from .setups import BUSY, CACHED, SetupGate
 from .snapshot import Shell, capture_in_child, load, snapshot_key
 from .spec import Spec, read_signals
 from .status import status_record
-from .system import become_subreaper, boot_id, monotonic_ms, now_ms
+from .system import become_subreaper, boot_id, now_ms
 from .telling import LineReader, tell
 
 _KILL_AFTER_MS = 5_000
 _LEFT_OVER_AFTER_MS = 300
 _KILL_AGAIN_MS = 40
 _KILL_AGAIN_AT_MOST_MS = 2_000
-_LOG_LOOK_MS = 2_000
 _SETUP_LOOK_MS = 100
 _POKE_AGAIN_MS = 500
 _SYNC_CLAIM_MS = 250
@@ -60,7 +60,6 @@ class Wrapper:
         self.loop = Loop()
         self.sampler = Sampler()
         self.started_at_ms = now_ms()
-        self._began = monotonic_ms()
         self.phase, self.detail, self.setup_state = "setting_up", "", "none"
         self.shell: JSONObject = {"source": "none", "why_plain": None}
         self.message: Optional[str] = None
@@ -81,13 +80,21 @@ class Wrapper:
         self._ending_ranks = False
         self._kill_again_ms = _KILL_AGAIN_MS
         self._is_over = False
+        self._has_orphans = True
+        self.limits = Limits(
+            order.spec,
+            self.files,
+            self.loop,
+            lambda why, grace_ms: self._give_notice(why, grace_ms, order.spec.term_signals),
+            self._log_is,
+        )
         self.notice = Notice(
             Hands(self.loop, self.files, self._own_shells, self.changed, self.kill_everything)
         )
 
     def run(self) -> None:
         """From the first file to the last process. Returns when nothing of the job is left."""
-        become_subreaper()
+        self._has_orphans = become_subreaper()
         try:
             self._write_started()
         except OSError as error:
@@ -99,7 +106,6 @@ class Wrapper:
         self.loop.on_signal(signal.SIGCHLD, self._reap)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
-        self._set_limits()
         self._find_shell()
         while not self._is_over:
             self.loop.turn()
@@ -117,7 +123,7 @@ class Wrapper:
             try:
                 order = json.loads(line)
                 self._obey(order, str(order["op"]))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 # The job may write here too, being the same user: nonsense is noted, not obeyed.
                 self.message = f"an order could not be read: {error!r}"
 
@@ -152,37 +158,7 @@ class Wrapper:
             self._begin_end("not_started")
             self.kill_everything()
 
-    def _set_limits(self) -> None:
-        self.loop.after("logs", _LOG_LOOK_MS, self._look_at_logs)
-        limit_ms, window_ms = self.spec.time_limit_ms, self.spec.window_end_in_ms
-        if limit_ms is not None:
-            self._notice_in(limit_ms, stopping.TIME_LIMIT, limit_ms + self.spec.grace_ms)
-        if window_ms is not None:
-            self._notice_in(window_ms - self.spec.grace_ms, stopping.WINDOW, window_ms)
-
-    def _notice_in(self, wait_ms: int, why: str, end_ms: int) -> None:
-        """Give notice later, so that everything is gone `end_ms` after the start."""
-
-        def give() -> None:
-            left_ms = end_ms - (monotonic_ms() - self._began)
-            self._give_notice(why, max(0, left_ms), self.spec.term_signals)
-
-        self.loop.after(why, wait_ms, give)
-
-    def log_bytes(self) -> int:
-        """Size of all logs of the run."""
-        paths = [self.files.rank_log(rank.rank) for rank in self.spec.ranks]
-        total = 0
-        for path in [self.files.setup_log, *paths]:
-            try:
-                total += os.stat(path).st_size
-            except OSError:
-                # Not there yet, or removed by the job.
-                continue
-        return total
-
-    def _look_at_logs(self) -> None:
-        size = self.log_bytes()
+    def _log_is(self, size: int) -> None:
         if size > self.spec.log_limit_bytes and not self.log_over:
             self.log_over = True
             self.changed()
@@ -190,7 +166,6 @@ class Wrapper:
             self.cause = "log_limit"
             self.message = f"the logs had grown to {size} bytes, twice their limit, and went on"
             self._end_gently()
-        self.loop.after("logs", _LOG_LOOK_MS, self._look_at_logs)
 
     # -- the shell and the setup -----------------------------------------------------------------
 
@@ -226,7 +201,7 @@ class Wrapper:
         self.shell = {"source": "plain" if is_plain else source, "why_plain": shell.why_plain}
         self.commands = Processes(self.spec, self.files, self.order.secrets, shell)
         try:
-            self.commands.prepare()
+            self.commands.prepare(self.order.inherited.umask)
         except OSError as error:
             self._fail(f"`{error.filename}` can't be made: {error.strerror}")
             return
@@ -324,7 +299,7 @@ class Wrapper:
     def _sample(self) -> None:
         sample = self.sampler.take()
         line: JSONObject = {"run": self.spec.run, "sample": dict(sample._asdict())}
-        line["sample"].update(at_ms=now_ms(), log_bytes=self.log_bytes())
+        line["sample"].update(at_ms=now_ms(), log_bytes=self.limits.log_bytes())
         tell(self.order.places.inbox, line)
         self.loop.after("sample", self.sampler.next_in_ms(), self._sample)
 
@@ -369,11 +344,22 @@ class Wrapper:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                self._is_over = self.cause is not None
+                self._is_over = self.cause is not None and self._has_no_strays()
                 return
             if pid == 0:
                 return
             self._child_ended(pid, os.waitstatus_to_exitcode(status))
+
+    def _has_no_strays(self) -> bool:
+        """Whether nothing is left where the kernel doesn't hand us the orphans; kills what is."""
+        if self._has_orphans:
+            return True
+        everything = processes.everything()
+        strays = processes.marked(self.spec.run, everything, self.files.directory, set())
+        for pid in strays:
+            processes.send_to_pid(pid, signal.SIGKILL)
+        self.loop.after("reap", _KILL_AGAIN_MS, self._reap)
+        return not strays
 
     def _child_ended(self, pid: int, status: int) -> None:
         if pid == self._capture_pid:
