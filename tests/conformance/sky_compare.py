@@ -119,11 +119,11 @@ def _same(expected: object, actual: object) -> list[str]:
 
 
 def _choice(expected: Any, task: Task) -> list[str]:
-    one_will_do = len(task.resources) == 1
-    by_memory = any(request.selector for request in task.resources)
-    if expected == task.choice or (one_will_do and (by_memory or expected != "any_of")):
-        return []
-    return _same(expected, task.choice)
+    right: list[str] = [task.choice]
+    if len(task.resources) == 1:
+        # An order of one is one, and a card by its memory is any of those that have it.
+        right += ["ordered", "any_of"] if task.resources[0].selector else ["ordered"]
+    return [] if expected in right else _same(expected, task.choice)
 
 
 def _resources(expected: Any, task: Task) -> list[str]:
@@ -216,10 +216,16 @@ def _wanted_accelerators(written: Any) -> Plain:
     return {"accelerators": named}
 
 
+def _only(written: Plain, *keys: str) -> None:
+    stray = [key for key in written if key not in keys and key not in PROSE]
+    assert not stray, f"unknown keys {stray}"
+
+
 def _autostop(written: Any) -> object:
     if isinstance(written, bool):
         return (0, False, None) if written else None
     if isinstance(written, dict):
+        _only(written, "idle_minutes", "down", "wait_for")
         down = written.get("down", False)
         return (written.get("idle_minutes", 0), down, written.get("wait_for"))
     span_ms = parse_duration(written, bare=60 * SECOND_MS)
@@ -230,6 +236,7 @@ def _autostop(written: Any) -> object:
 def _recovery(written: Any) -> object:
     if isinstance(written, str):
         return None if written.lower() == "none" else (written.upper(), None, ())
+    _only(written, "strategy", "max_restarts_on_errors", "recover_on_exit_codes")
     codes = written.get("recover_on_exit_codes", [])
     codes = tuple(codes) if isinstance(codes, list) else (codes,)
     strategy = written.get("strategy")
@@ -269,7 +276,8 @@ def _managed(expected: Any, task: Task) -> list[str]:
         if isinstance(entry, dict):
             if "name" in entry:
                 return (entry["name"], entry.get("mount_path"))
-            name, options = next(iter(entry.items()))
+            ((name, options),) = entry.items()
+            _only(options or {}, "mount_path", "scope")
             return (name, (options or {}).get("mount_path"))
         return (str(entry), None)
 
@@ -298,6 +306,7 @@ def _workdir(expected: Any, task: Task) -> list[str]:
 
 def _storage(expected: Any, task: Task) -> list[str]:
     def wanted(case: Plain) -> StorageMount:
+        _only(case, "name", "source", "mode", "store", "persistent", "config", "type")
         source = case.get("source")
         store = case.get("store")
         return StorageMount(
@@ -396,7 +405,7 @@ def _pool(expected: Any, task: Task) -> list[str]:
     wanted = expected or {}
     for key in ("min_workers", "queue_length_threshold"):
         # A pool that follows its queue has defaults for these; a case needn't name them.
-        if key not in wanted and wanted.get("max_workers") is not None:
+        if key not in wanted and "max_workers" in wanted and actual.get(key) == 1:
             actual.pop(key)
     return _same(wanted, {key: value for key, value in actual.items() if value is not None})
 

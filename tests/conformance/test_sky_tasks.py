@@ -128,7 +128,10 @@ def _parse(
         return [f"it was refused: {problem}" for problem in error.problems]
     if isinstance(found, Dag) and case.get("kind") != "dag":
         return ["it is a Dag, the case is of one task"]
-    return differences(expected, found, partly=partly)
+    try:
+        return differences(expected, found, partly=partly)
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return [f"the expectation isn't in the form of the cases: {error!r}"]
 
 
 def _runtime(case: Case, flags: dict[str, Any]) -> list[str]:

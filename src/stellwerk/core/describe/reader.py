@@ -17,8 +17,8 @@ import yaml
 from stellwerk.core.describe.nodes import Entry, Node, Report
 
 LARGEST_TEXT = 2 * 1024 * 1024
-MOST_VALUES = 50_000
-MOST_EXPANDED = 100_000
+MOST_VALUES = 20_000
+MOST_EXPANDED = 50_000
 DEEPEST = 64
 
 _STRICT_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
