@@ -14,7 +14,6 @@ OK, FAILED, USAGE, NOT_FOUND, NOT_ALLOWED, CHANGED, UNREACHABLE = range(7)
 STILL_WAITING = 8
 OURS = 125
 INTERRUPTED = 130
-BROKEN_PIPE = 141
 
 
 class StopError(Exception):
@@ -76,7 +75,7 @@ def report(error: BaseException) -> int:
         case BrokenPipeError():
             # Whoever read our output has seen enough; the interpreter must not try to flush again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return BROKEN_PIPE
+            return FAILED
         case StellwerkError():
             _say(lines_of(error))
             return exit_code_of(error)

@@ -18,8 +18,11 @@ NAMES = 500
 
 
 def connect(*, start: bool = True) -> Client:
-    """A client of the user's server, which is started if need be."""
-    return Client(start=start)
+    """A client of the user's server, which is started if need be; closed with the command."""
+    client = Client(start=start)
+    if context := click.get_current_context(silent=True):
+        context.call_on_close(client.close)
+    return client
 
 
 def now_ms() -> int:

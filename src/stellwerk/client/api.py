@@ -267,7 +267,7 @@ class Client:
             target = f"/v1/events?{urlencode({**query, 'after': after, 'limit': PAGE})}"
             page = self._get(target, Events)
             yield from page.items
-            if len(page.items) < PAGE:
+            if len(page.items) < PAGE or page.next <= after:
                 return
             after = page.next
 

@@ -1,0 +1,50 @@
+"""Runs the command line inside the test, against a server that says what the test wants."""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from stellwerk.cli.main import main
+from stellwerk.config import load
+from tests.client.fake_server import STATUS, FakeServer
+
+
+class Result(NamedTuple):
+    """What a command left: its exit code, its data, its narration."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Stw = Callable[..., Result]
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    """A fake server at the user's own socket."""
+    with FakeServer(load().socket) as fake:
+        fake.on("GET", "/v1/server", STATUS)
+        yield fake
+
+
+@pytest.fixture
+def stw(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Stw:
+    """Calls `stw` with arguments, and gives what came of it."""
+    monkeypatch.setattr(sys, "argv", ["stw"])
+
+    def call(*arguments: str) -> Result:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Result(ended.value.code, out, err)
+
+    return call

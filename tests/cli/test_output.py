@@ -1,0 +1,148 @@
+"""The same answer for people, for programs and for pipes."""
+
+import json
+
+import msgspec
+import pytest
+
+from tests.cli.conftest import Stw
+from tests.client.fake_server import FakeServer, Says, reason, row
+
+ROWS = [
+    row("eval", "Pending", reason=reason("no_room", "capacity", "2 CPUs asked, 1 free on laptop")),
+    row(
+        "digits",
+        "Failed",
+        exit_code=3,
+        runs=2,
+        cluster="laptop",
+        reason=reason("exit_code", "ended", "the command ended with exit code 3"),
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def rows(server: FakeServer) -> None:
+    server.on("GET", "/v1/workloads", {"items": ROWS, "seq": 1, "next": None})
+
+
+def test_a_pipe_gets_tabs_and_everything(stw: Stw) -> None:
+    """Nothing is coloured, aligned or cut off, and the hint isn't in the data."""
+    result = stw("ps", "--columns", "name,phase,why")
+    assert result.lines == [
+        "NAME\tPHASE\tWHY",
+        "eval\tPending\tcapacity: 2 CPUs asked, 1 free on laptop",
+        "digits\tFailed\tthe command ended with exit code 3",
+    ]
+    assert result.err == "next: stw show digits\n"
+
+
+def test_headers_can_be_left_out(stw: Stw) -> None:
+    """For `cut` and `while read`."""
+    assert stw("ps", "--columns", "name", "--no-headers").lines == ["eval", "digits"]
+
+
+def test_json_is_a_list_of_the_api_s_fields(stw: Stw) -> None:
+    """What programs rely on."""
+    result = stw("ps", "-A", "-o", "json")
+    rows = json.loads(result.out)
+    assert [(one["name"], one["phase"]) for one in rows] == [
+        ("eval", "Pending"),
+        ("digits", "Failed"),
+    ]
+    assert rows[1]["reason"]["code"] == "exit_code"
+    assert result.err == ""
+
+
+def test_json_can_be_cut_to_fields(stw: Stw) -> None:
+    """`--columns` names fields there."""
+    assert json.loads(stw("ps", "-o", "json", "--columns", "name,runs").out) == [
+        {"name": "eval", "runs": 0},
+        {"name": "digits", "runs": 2},
+    ]
+
+
+def test_json_lines_and_yaml_say_the_same(stw: Stw) -> None:
+    """Three notations of one list."""
+    whole = json.loads(stw("ps", "-o", "json").out)
+    assert [json.loads(line) for line in stw("ps", "-o", "jsonl").lines] == whole
+    assert msgspec.yaml.decode(stw("ps", "-o", "yaml").out) == whole
+
+
+def test_names_alone_feed_other_commands(stw: Stw) -> None:
+    """`stw cancel $(stw ps -o name)`."""
+    assert stw("ps", "-o", "name").lines == ["eval", "digits"]
+
+
+def test_rows_are_sorted_by_a_column(stw: Stw) -> None:
+    """Numbers as numbers; a minus turns it around."""
+    assert stw("ps", "-o", "name", "--sort", "runs").lines == ["eval", "digits"]
+    assert stw("ps", "-o", "name", "--sort", "-runs").lines == ["digits", "eval"]
+    assert stw("ps", "-o", "name", "--sort", "name").lines == ["digits", "eval"]
+
+
+@pytest.mark.parametrize("option", ["--sort", "--columns"])
+def test_an_unknown_column_lists_those_that_are(stw: Stw, option: str) -> None:
+    """And ends with the code of a wrong argument."""
+    result = stw("ps", option, "nmae")
+    assert result.code == 2
+    assert "no column `nmae`" in result.err
+    assert "name, id, owner, phase" in result.err
+
+
+def test_the_usual_format_is_a_setting(stw: Stw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag holds before it."""
+    monkeypatch.setenv("STELLWERK_OUTPUT", "name")
+    assert stw("ps").lines == ["eval", "digits"]
+    assert stw("ps", "-o", "jsonl").out.startswith("{")
+
+
+def test_colours_can_be_forced_and_forbidden(stw: Stw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FORCE_COLOR colours a pipe; NO_COLOR holds before it."""
+    import sys
+
+    from stellwerk.cli.terminal import terminal_of
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert terminal_of(sys.stdout).style("x", "bad") == "\x1b[31mx\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal_of(sys.stdout).style("x", "bad") == "x"
+
+
+def test_an_empty_list_says_what_to_do(server: FakeServer, stw: Stw) -> None:
+    """And is an empty list for programs."""
+    server.on("GET", "/v1/workloads", {"items": [], "seq": 1, "next": None})
+    result = stw("ps")
+    assert (result.code, result.out) == (0, "")
+    assert result.err == "nothing waits or runs\nnext: stw ps -A, or: stw run task.yaml\n"
+    assert json.loads(stw("ps", "-o", "json").out) == []
+
+
+def test_patterns_labels_and_phases_choose(server: FakeServer, stw: Stw) -> None:
+    """Names by pattern here, labels and phases by the server."""
+    assert stw("ps", "ev*", "-o", "name", "-l", "team=x", "--phase", "pending").lines == ["eval"]
+    query = server.asked[-1].query
+    assert (query["label"], query["phase"], query["all"]) == ("team=x", "Pending", "0")
+    stw("ps", "--phase", "failed")
+    assert server.asked[-1].query["all"] == "1"
+
+
+def test_a_bad_label_is_a_wrong_argument(stw: Stw) -> None:
+    """It is said before anything is asked."""
+    result = stw("ps", "-l", "team")
+    assert result.code == 2
+    assert "-l KEY=VALUE" in result.err
+
+
+def test_names_with_control_characters_do_no_harm(server: FakeServer, stw: Stw) -> None:
+    """A name can't move the cursor of whoever looks at a list."""
+    server.on("GET", "/v1/workloads", {"items": [row("a\x1b[2Jb")], "seq": 1, "next": None})
+    assert stw("ps", "--columns", "name").lines[1] == "a?[2Jb"
+
+
+def test_what_the_server_can_not_say_is_said(server: FakeServer, stw: Stw) -> None:
+    """A broken answer is an error in words."""
+    server.on("GET", "/v1/workloads", Says(b"[]"))
+    result = stw("ps")
+    assert result.code == 1
+    assert "isn't understood" in result.err
