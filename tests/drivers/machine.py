@@ -49,7 +49,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
-        self.sockets = Path(tempfile.mkdtemp(prefix="stw-"))
+        self.sockets = Path(tempfile.mkdtemp(prefix="stw-sockets-"))
         self.blobs = Blobs(folder / "blobs")
 
     @property
@@ -81,11 +81,25 @@ class Machine:
         return int(json.loads((self.root / "agent.json").read_text())["pid"])
 
     def clear(self) -> None:
-        """Ends all runs, then the agent."""
-        if (self.root / "agent.json").exists():
-            asyncio.run(self._end_runs())
-            end_process(self.agent_pid())
-        shutil.rmtree(self.sockets)
+        """Ends all runs, then the agent, and any that was on its way to become one."""
+        try:
+            if (self.root / "agent.json").exists():
+                asyncio.run(self._end_runs())
+            while left := self.processes():
+                for pid in left:
+                    end_process(pid)
+        finally:
+            shutil.rmtree(self.sockets)
+
+    def processes(self) -> list[int]:
+        """Agents of this home and what they have forked."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                line = Path(f"/proc/{name}/cmdline").read_bytes()
+                if os.fsencode(self.root) in line.split(b"\0"):
+                    found.append(int(name))
+        return found
 
     async def _end_runs(self) -> None:
         driver = LocalDriver(home=self.home, socket_dir=self.sockets, blobs=self.blobs)
