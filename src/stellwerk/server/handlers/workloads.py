@@ -24,7 +24,7 @@ from stellwerk.server.models import (
     SubmittedMany,
     Until,
 )
-from stellwerk.server.services import PROJECT, Given, Services
+from stellwerk.server.services import Given, Services
 from stellwerk.server.submit import GivenSubmits
 from stellwerk.store import WorkloadFilter
 
@@ -133,7 +133,6 @@ async def list_workloads(
         labels=_labels(label or []),
         name=name,
         owner=owner,
-        project=PROJECT,
         sort="newest",
         limit=limit,
         after=after,
