@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conformance.sky_compare import PROSE
+from tests.conformance.sky_resources import PROSE
 from tests.conformance.test_sky_tasks import check, load
 
 OWN = Path(__file__).parent / "cases"

@@ -21,7 +21,8 @@ from stellwerk.core.model.launch import (
     setup_environment,
 )
 from stellwerk.core.model.task import Dag, Task
-from tests.conformance.sky_compare import PROSE, differences
+from tests.conformance.sky_compare import differences
+from tests.conformance.sky_resources import PROSE
 
 FOLDER = Path(os.environ.get("STELLWERK_CASES") or Path(__file__).parent / "cases")
 FILES = ("sky_tasks", "sky_tasks_more")
