@@ -297,5 +297,9 @@ def serve(root: str, socket_path: str, idle_exit_s: Optional[float]) -> int:
     except Unusable as trouble:
         print(f"error[runtime/unusable]  {trouble}", file=sys.stderr)
         return trouble.status
+    except OSError as trouble:
+        place = f"`{trouble.filename}`: " if trouble.filename else ""
+        print(f"error[runtime/unusable]  {place}{trouble.strerror}", file=sys.stderr)
+        return EXIT_UNUSABLE
     agent.serve()
     return 0
