@@ -20,10 +20,11 @@ from stellwerk.core.intake import (
     on_plan,
     on_report,
 )
+from stellwerk.core.inventory.facts import material_change
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import ShapeId, digest, workload_of
-from stellwerk.core.model.reports import Inventory, Report
+from stellwerk.core.model.reports import ClusterReport, Inventory, Report
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.plan import plan
 from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold
@@ -198,8 +199,15 @@ class Engine:
             report = self._reports.get_nowait()
             if isinstance(report, Inventory):
                 self._reconcile(happened, report)
-            else:
+            elif not self._is_old_news(report):
                 self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
+
+    def _is_old_news(self, report: Report) -> bool:
+        """A probe that found what is known already, give or take some disk, is no fact."""
+        if not isinstance(report, ClusterReport):
+            return False
+        known = self.state.clusters.get(report.cluster.name)
+        return not material_change(known, report.cluster)
 
     def _reconcile(self, happened: _Happened, inventory: Inventory) -> None:
         """After a (re)connection: adopts what runs, starts what never was, ends what is gone."""

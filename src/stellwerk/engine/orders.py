@@ -100,6 +100,7 @@ def build_order(
         argv=launch.argv,
         cwd=launch.cwd,
         inherit_env=bool(launch.caller_env),
+        allocation=run.allocation,
         snapshot=workload.snapshot,
         mounts={},
         grace_ms=workload.policies.grace_ms,
