@@ -5,6 +5,8 @@ Every function reads the state and returns events; the caller folds them before 
 
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from stellwerk.core.model import actions as act
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
@@ -27,10 +29,10 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
     workload = state.workloads.get(command.id)
     name = type(command).__struct_config__.tag
     if workload is None:
-        return [ev.CommandRefused(str(name), command.id, Reason("already_over", {"phase": "over"}))]
+        return [ev.CommandRefused(str(name), command.id, Reason("already_over"))]
     match command:
         case cmd.Cancel():
-            return _cancel(workload, actor)
+            return _cancel(workload, command, actor)
         case cmd.Hold():
             if workload.phase == "Pending":
                 return [ev.Held(command.id, Reason("held", {"actor": actor}))]
@@ -52,20 +54,22 @@ def _refused(name: str, workload: Workload, code: str) -> ev.CommandRefused:
     return ev.CommandRefused(name, workload.id, Reason(code, {"phase": workload.phase}))
 
 
-def _cancel(workload: Workload, actor: str) -> list[ev.Event]:
-    if workload.cancelling:
+def _cancel(workload: Workload, command: cmd.Cancel, actor: str) -> list[ev.Event]:
+    if workload.cancelling and (workload.cancel_now or not command.now):
         return []
-    asked = ev.CancelRequested(workload.id)
+    asked = ev.CancelRequested(workload.id, now=command.now)
     if workload.live_run is not None:
         return [asked]
-    return [asked, ev.WorkloadEnded(
-        workload.id, "Cancelled", Reason("cancelled", {"actor": actor}))]
+    return [
+        asked,
+        ev.WorkloadEnded(workload.id, "Cancelled", Reason("cancelled", {"actor": actor})),
+    ]
 
 
 def _declare_lost(state: State, workload: Workload, actor: str) -> list[ev.Event]:
     run = workload.live_run
     if run is None:
-        return [_refused("declare-lost", workload, "not_waiting")]
+        return [_refused("declare-lost", workload, "no_run")]
     if run.reachable:
         return [_refused("declare-lost", workload, "reachable")]
     end = RunEnd(how="declared_lost", message=actor)
@@ -83,26 +87,49 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
             return [ev.ClusterObserved(report.cluster)]
         case rep.StartRefused():
             run = _live(state, report.run, report.generation)
-            if run is None or run.phase != "Starting":
+            if run is None or run.started_ms:
                 return []
-            end = RunEnd(how="start_refused", message=f"{report.code}: {report.message}",
-                         ended_at_ms=now_ms)
+            end = RunEnd(
+                how="start_refused", message=f"{report.code}: {report.message}", ended_at_ms=now_ms
+            )
             return _ended(state, state.workloads[workload_of(report.run)], run, end, now_ms)
         case rep.Inventory():
             return []
         case rep.Reachability():
-            reachable = report.state == "reachable"
-            return [
-                ev.ReachabilityChanged(run.id, reachable)
-                for run in live_runs(state, report.cluster) if run.reachable != reachable]
+            return _on_reachability(state, report)
         case _:
             assert_never(report)
 
 
+def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
+    """Notes it with each run, which goes on; what can't be reached gets no new ones.
+
+    Nodes are ready again when the next ClusterReport says so, which comes with the connection.
+    """
+    reachable = report.state == "reachable"
+    events: list[ev.Event] = [
+        ev.ReachabilityChanged(run.id, reachable)
+        for run in live_runs(state, report.cluster)
+        if run.reachable != reachable
+    ]
+    cluster = state.clusters.get(report.cluster)
+    if cluster is None or reachable:
+        return events
+    nodes = tuple(
+        replace(node, state="unreachable", note=report.message) if node.state == "ready" else node
+        for node in cluster.nodes
+    )
+    if nodes != cluster.nodes:
+        events.append(ev.ClusterObserved(replace(cluster, nodes=nodes)))
+    return events
+
+
 def live_runs(state: State, cluster: str) -> list[Run]:
     """Gives the runs of a cluster that aren't known to be over, in a fixed order."""
-    runs = (state.workloads[workload_of(key)].live_run
-            for key in sorted(state.allocations.get(cluster, {})))
+    runs = (
+        state.workloads[workload_of(key)].live_run
+        for key in sorted(state.allocations.get(cluster, {}))
+    )
     return [run for run in runs if run is not None]
 
 
@@ -114,10 +141,29 @@ def missing_runs(state: State, inventory: rep.Inventory) -> tuple[list[Run], lis
     seen before the inventory was asked for is lost, since the place has no memory of it.
     """
     known = {(report.run, report.generation) for report in inventory.runs}
-    missing = [run for run in live_runs(state, inventory.cluster)
-               if (run.id, run.generation) not in known]
-    return ([run for run in missing if not run.started_ms],
-            [run for run in missing if 0 < run.started_ms < inventory.at_ms])
+    missing = [
+        run for run in live_runs(state, inventory.cluster) if (run.id, run.generation) not in known
+    ]
+    return (
+        [run for run in missing if not run.started_ms],
+        [run for run in missing if 0 < run.started_ms < inventory.at_ms],
+    )
+
+
+def stray_runs(state: State, inventory: rep.Inventory) -> list[rep.RunReport]:
+    """Finds what goes on at a place although it is known to be over, as after ``stw lost``.
+
+    A run of which nothing is known here is left alone.
+    """
+    strays = []
+    for report in inventory.runs:
+        workload = state.workloads.get(workload_of(report.run))
+        newest = workload.runs[-1] if workload is not None and workload.runs else None
+        if newest is None or report.end is not None or report.generation > newest.generation:
+            continue
+        if report.generation < newest.generation or newest.phase == "Ended":
+            strays.append(report)
+    return strays
 
 
 def _live(state: State, run: RunId, generation: int) -> Run | None:
@@ -138,15 +184,15 @@ def _on_run(state: State, report: rep.RunReport, now_ms: int) -> list[ev.Event]:
     if report.end is not None:
         workload = state.workloads[workload_of(run.id)]
         return [*events, *_ended(state, workload, run, report.end, now_ms)]
-    if report.phase in {"SettingUp", "Running", "Stopping"} and (
-            PROGRESS[report.phase] > PROGRESS[run.phase]):
-        events.append(ev.RunProgressed(run.id, report.phase))
+    if report.phase == "Starting" or report.phase == "Ended":  # noqa: PLR1714 - narrows the type
+        return events
+    later = PROGRESS[report.phase] > PROGRESS[run.phase]
+    if later or not run.started_ms:
+        events.append(ev.RunProgressed(run.id, report.phase if later else "Stopping"))
     return events
 
 
-def _ended(
-    state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int
-) -> list[ev.Event]:
+def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int) -> list[ev.Event]:
     shape = state.shapes[workload.shape].shape
     reason, follows = outcome(workload, run, end, shape, now_ms)
     return [ev.RunEnded(run.id, end, reason), follows]
@@ -170,14 +216,23 @@ def on_plan(state: State, plan: act.Plan) -> list[ev.Event]:
             case act.StartRun():
                 workload = state.workloads.get(action.workload)
                 cluster = action.allocation.cluster
-                if (workload is None or workload.version != action.workload_version
-                        or versions.get(cluster) != action.cluster_version):
+                if (
+                    workload is None
+                    or workload.version != action.workload_version
+                    or versions.get(cluster) != action.cluster_version
+                ):
                     events.append(_stale("start-run", action.workload))
                     continue
                 number = workload.runs[-1].number + 1 if workload.runs else 1
-                events.append(ev.RunPlanned(
-                    workload=workload.id, run=run_id(workload.id, number), generation=number,
-                    allocation=action.allocation, decision=action.decision))
+                events.append(
+                    ev.RunPlanned(
+                        workload=workload.id,
+                        run=run_id(workload.id, number),
+                        generation=number,
+                        allocation=action.allocation,
+                        decision=action.decision,
+                    )
+                )
             case act.StopRun():
                 workload = state.workloads.get(action.workload)
                 if workload is None or workload.version != action.workload_version:
@@ -185,7 +240,8 @@ def on_plan(state: State, plan: act.Plan) -> list[ev.Event]:
                     continue
                 events.append(ev.NoticeGiven(action.run, action.why, action.grace_ms))
             case act.TellWaiting():
-                if action.shape in state.shapes:
+                queue = state.shapes.get(action.shape)
+                if queue is not None and queue.entries:
                     events.append(ev.ShapeWaits(action.shape, action.decision, action.reasons))
             case _:
                 assert_never(action)

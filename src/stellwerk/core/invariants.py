@@ -1,7 +1,8 @@
-"""What must hold of any state at any moment; the fault simulation asks after every step."""
+"""What must hold of any state at any moment, and of any start: the simulations ask at each step."""
 
 from collections import Counter
 
+from stellwerk.core.model import events as ev
 from stellwerk.core.model.catalogue import CATALOGUE
 from stellwerk.core.model.ids import workload_of
 from stellwerk.core.model.workload import ENDED
@@ -11,24 +12,38 @@ from stellwerk.core.state import State, queue_key
 
 def violations(state: State) -> list[str]:
     """Gives every broken invariant in words; an empty list is a sound state."""
-    return [*_room(state), *_runs(state), *_queues(state), *_reasons(state)]
+    return [*_runs(state), *_queues(state), *_reasons(state)]
 
 
-def _room(state: State) -> list[str]:
-    """Nothing is given twice: no node and no device holds more than it has.
+def overbooks(state: State, planned: ev.RunPlanned) -> list[str]:
+    """Says where a start, before it is folded, gives away what isn't there.
 
-    Capacity may shrink under running work (a card taken out): then only new starts are refused, so
-    a cluster is judged by what was allocated while its facts were as they are.
+    A state alone doesn't tell: where a card was taken out under a running job, nodes hold more than
+    they have, and only starts are to blame for what they take.
     """
+    cluster = state.clusters.get(planned.allocation.cluster)
+    if cluster is None:
+        return [f"{planned.run} is planned on {planned.allocation.cluster}, which nobody knows"]
+    room = Room(cluster, state.allocations[cluster.name].values())
     found = []
-    for name, cluster in state.clusters.items():
-        room = Room(cluster, state.allocations.get(name, {}).values())
-        for node in room.nodes.values():
-            if node.cpus_milli < 0 or node.memory_bytes < 0 or node.disk_bytes < 0:
-                found.append(f"{name}/{node.node.name} is overbooked")
-            found.extend(
-                f"{name}/{node.node.name} device {index} is overbooked"
-                for index, free in node.device_bytes.items() if free < 0)
+    for part in planned.allocation.nodes:
+        node = room.nodes.get(part.node)
+        where = f"{planned.run} on {cluster.name}/{part.node}"
+        if node is None or node.node.state != "ready":
+            found.append(f"{where}: the node isn't ready")
+            continue
+        node.take(part)
+        for held, left in (
+            (part.cpus_milli, node.cpus_milli),
+            (part.memory_bytes, node.memory_bytes),
+            (part.disk_bytes, node.disk_bytes),
+            *(
+                (share.memory_bytes, node.device_bytes.get(share.index, -1))
+                for share in part.devices
+            ),
+        ):
+            if held and left < 0:
+                found.append(f"{where}: overbooked by {-left}")
     return found
 
 
@@ -48,8 +63,7 @@ def _runs(state: State) -> list[str]:
             found.append(f"{key} numbers a run twice")
         if live and state.running.get(key) != live[0]:
             found.append(f"{key} runs {live[0]}, which is not listed as running")
-    allocated = Counter(
-        workload_of(run) for held in state.allocations.values() for run in held)
+    allocated = Counter(workload_of(run) for held in state.allocations.values() for run in held)
     if sorted(allocated) != sorted(state.running) or any(n > 1 for n in allocated.values()):
         found.append("what is allocated isn't what runs")
     return found
@@ -63,11 +77,18 @@ def _queues(state: State) -> list[str]:
         if queue.entries != sorted(queue.entries):
             found.append(f"the queue of shape {key} is out of order")
         users = sum(1 for w in state.workloads.values() if w.shape == key)
+        waiting = sum(
+            1 for w in state.workloads.values() if w.shape == key and w.phase == "Pending"
+        )
+        if waiting != queue.pending:
+            found.append(f"shape {key} counts {queue.pending} that wait and has {waiting}")
         if users != queue.users:
             found.append(f"shape {key} counts {queue.users} users and has {users}")
         found.extend(
-            f"{entry[2]} stands in the queue under an old key" for entry in queue.entries
-            if queue_key(state.workloads[entry[2]]) != entry)
+            f"{entry[2]} stands in the queue under an old key"
+            for entry in queue.entries
+            if queue_key(state.workloads[entry[2]]) != entry
+        )
     pending = sorted(w.id for w in state.workloads.values() if w.phase == "Pending")
     if sorted([*queued, *state.delayed]) != pending:
         found.append("what waits isn't what is queued")
@@ -81,6 +102,8 @@ def _reasons(state: State) -> list[str]:
         if workload.phase == "Held" and not workload.reasons:
             found.append(f"{key} is held without a reason")
         found.extend(
-            f"{key} has the unknown reason {reason.code}" for reason in workload.reasons
-            if reason.code not in CATALOGUE)
+            f"{key} has the unknown reason {reason.code}"
+            for reason in workload.reasons
+            if reason.code not in CATALOGUE
+        )
     return found

@@ -27,17 +27,24 @@ def lower(task: Task) -> Lowered:
     """Lowers a task that can be run (see ``describe.support``); never fails on one."""
     recovery = task.job_recovery
     policies = Policies(
-        grace_ms=(DEFAULT_GRACE_MS if task.checkpoint_grace_ms is None
-                  else task.checkpoint_grace_ms),
+        grace_ms=(
+            DEFAULT_GRACE_MS if task.checkpoint_grace_ms is None else task.checkpoint_grace_ms
+        ),
         time_limit_ms=task.time_limit_ms or 0,
         max_restarts_on_errors=(recovery.max_restarts_on_errors or 0) if recovery else 0,
         recover_on_exit_codes=recovery.recover_on_exit_codes if recovery else (),
-        recovers=recovery is not None)
+        recovers=recovery is not None,
+    )
     return Lowered(
         shape=Shape(
             alternatives=tuple(_alternative(one, task) for one in task.resources),
-            ordered=task.choice == "ordered", num_nodes=task.num_nodes),
-        policies=policies, priority=_priority(task), queue=task.queue or DEFAULT_QUEUE)
+            ordered=task.choice == "ordered",
+            num_nodes=task.num_nodes,
+        ),
+        policies=policies,
+        priority=_priority(task),
+        queue=task.queue or DEFAULT_QUEUE,
+    )
 
 
 def _priority(task: Task) -> int:
@@ -51,8 +58,10 @@ def _alternative(wanted: ResourceRequest, task: Task) -> Alternative:
         request=Request(
             cpus_milli=wanted.cpus.value if wanted.cpus else DEFAULT_CPUS_MILLI,
             memory_bytes=wanted.memory.value if wanted.memory else 0,
-            gpu=_gpu(wanted, task.gpu_memory_bytes or 0)),
-        infra=wanted.infra or "")
+            gpu=_gpu(wanted, task.gpu_memory_bytes or 0),
+        ),
+        infra=wanted.infra or "",
+    )
 
 
 def _gpu(wanted: ResourceRequest, share_bytes: int) -> GpuRequest | None:
@@ -60,14 +69,16 @@ def _gpu(wanted: ResourceRequest, share_bytes: int) -> GpuRequest | None:
     if selector is not None:
         whole, fraction = _count(selector.count)
         return GpuRequest(
-            count=whole, fraction_milli=fraction, vendor=selector.vendor or "",
+            count=whole,
+            fraction_milli=fraction,
+            vendor=selector.vendor or "",
             share_bytes=share_bytes,
             memory_min_bytes=selector.memory_bytes if selector.at_least else 0,
-            memory_exact_bytes=0 if selector.at_least else selector.memory_bytes)
+            memory_exact_bytes=0 if selector.at_least else selector.memory_bytes,
+        )
     for kind, count in wanted.accelerators.items():
         whole, fraction = _count(count)
-        return GpuRequest(
-            count=whole, kind=kind, fraction_milli=fraction, share_bytes=share_bytes)
+        return GpuRequest(count=whole, kind=kind, fraction_milli=fraction, share_bytes=share_bytes)
     if share_bytes:
         return GpuRequest(count=1, share_bytes=share_bytes)
     return None

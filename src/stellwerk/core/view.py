@@ -9,11 +9,13 @@ from msgspec import Struct
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest
 from stellwerk.core.model.resources import Allocation, Shape
-from stellwerk.core.model.workload import Workload
-from stellwerk.core.state import State, Waits, queue_key
+from stellwerk.core.state import State, Waits
 
 HEADS = 256
 """Waiting workloads of one shape that one cycle looks at."""
+
+SHAPES_KEPT = 256
+"""Views of shapes that nobody waits for, kept until there are more of them than of others."""
 
 
 class Head(Struct, frozen=True):
@@ -79,26 +81,21 @@ class Viewer:
     def take(self, now_ms: int, seed: int = 0) -> View:
         """Cuts a view of the state at ``now_ms`` (UTC milliseconds)."""
         state = self._state
-        due, next_due = self._due(now_ms)
+        next_due_ms = state.let_due_in(now_ms)
+        stopping = ((run, state.workloads[key]) for key, run in state.to_stop.items())
         stops = tuple(
-            StopView(workload.id, workload.version, run, workload.policies.grace_ms)
-            for run, workload in
-            ((run, state.workloads[key]) for key, run in state.to_stop.items()))
+            StopView(w.id, w.version, run, 0 if w.cancel_now else w.policies.grace_ms)
+            for run, w in stopping
+        )
         return View(
-            seq=state.seq, now_ms=now_ms, seed=seed,
+            seq=state.seq,
+            now_ms=now_ms,
+            seed=seed,
             clusters=tuple(self._cluster(name) for name in sorted(state.clusters)),
-            shapes=self._shape_views(due), stops=stops, next_due_ms=next_due)
-
-    def _due(self, now_ms: int) -> tuple[dict[ShapeId, list[Workload]], int]:
-        due: dict[ShapeId, list[Workload]] = {}
-        next_due = 0
-        for key, not_before in self._state.delayed.items():
-            if not_before <= now_ms:
-                workload = self._state.workloads[key]
-                due.setdefault(workload.shape, []).append(workload)
-            elif not next_due or not_before < next_due:
-                next_due = not_before
-        return due, next_due
+            shapes=self._shape_views(),
+            stops=stops,
+            next_due_ms=next_due_ms,
+        )
 
     def _cluster(self, name: str) -> ClusterView:
         version = self._state.cluster_versions[name]
@@ -108,36 +105,41 @@ class Viewer:
         cluster = self._state.clusters[name]
         same = cached is not None and cached.cluster is cluster
         view = ClusterView(
-            cluster=cluster, version=version,
+            cluster=cluster,
+            version=version,
             facts=cached.facts if cached is not None and same else digest(cluster),
-            allocations=tuple(self._state.allocations.get(name, {}).items()))
+            allocations=tuple(sorted(self._state.allocations[name].items())),
+        )
         self._clusters[name] = view
         return view
 
-    def _shape_views(self, due: dict[ShapeId, list[Workload]]) -> tuple[ShapeView, ...]:
+    def _shape_views(self) -> tuple[ShapeView, ...]:
         views = []
         for key, queue in self._state.shapes.items():
-            extra = due.get(key, [])
-            if not queue.entries and not extra:
+            if not queue.entries:
                 continue
             cached = self._shapes.get(key)
-            if cached is None or cached.version != queue.version or extra or (
-                    cached.waits is not queue.waits):
-                cached = self._shape(key, extra)
+            if (
+                cached is None
+                or cached.version != queue.version
+                or (cached.waits is not queue.waits)
+            ):
+                cached = self._shapes[key] = self._shape(key)
             views.append(cached)
-        if len(self._shapes) > 2 * len(self._state.shapes) + HEADS:
+        if len(self._shapes) > 2 * len(views) + SHAPES_KEPT:
             self._shapes = {view.id: view for view in views}
         return tuple(views)
 
-    def _shape(self, key: ShapeId, extra: list[Workload]) -> ShapeView:
+    def _shape(self, key: ShapeId) -> ShapeView:
         queue = self._state.shapes[key]
-        waiting = [self._state.workloads[entry[2]] for entry in queue.entries[:HEADS]]
-        if extra:
-            waiting = sorted(waiting + extra, key=queue_key)
-        view = ShapeView(
-            id=key, shape=queue.shape, version=-1 if extra else queue.version,
-            heads=tuple(Head(w.id, w.version, w.priority, w.order, w.queued_ms, w.name)
-                        for w in waiting),
-            count=len(queue.entries) + len(extra), waits=queue.waits)
-        self._shapes[key] = view
-        return view
+        waiting = (self._state.workloads[entry[2]] for entry in queue.entries[:HEADS])
+        return ShapeView(
+            id=key,
+            shape=queue.shape,
+            version=queue.version,
+            heads=tuple(
+                Head(w.id, w.version, w.priority, w.order, w.queued_ms, w.name) for w in waiting
+            ),
+            count=len(queue.entries),
+            waits=queue.waits,
+        )

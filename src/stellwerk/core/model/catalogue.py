@@ -1,11 +1,15 @@
 """The catalogue of reasons: for each code its tier, who can act, a sentence and a remedy.
 
-The texts are format strings over a reason's parameters; parameters that end in ``_bytes`` and
-``_ms`` are shown as sizes and durations. Codes are interface: they are added, never reused.
+The texts are templates over a reason's parameters. Those that end in ``_bytes`` and ``_ms`` are
+shown as sizes and durations; a part in [brackets] is left out where a parameter of it isn't
+recorded. Codes are interface: they are added, never reused.
 """
+
+import re
 
 from msgspec import Struct
 
+from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.reasons import TIERS, Reason, RenderedReason, Tier, Who
 
 
@@ -20,123 +24,291 @@ class Entry(Struct, frozen=True):
 
 WAITING = {
     "never_fits": Entry(
-        "blocked", "you", "{wanted} {resource} asked, {cluster} can give at most {largest}",
-        "ask for at most {largest}, or add a cluster that has more"),
+        "blocked",
+        "you",
+        "{wanted} {resource} asked, {cluster} can give at most {largest}"
+        "[, nor can {others} more give enough]",
+        "ask for at most {largest}, or add a cluster that has more",
+    ),
+    "has_none": Entry(
+        "blocked",
+        "you",
+        "{wanted} {resource} asked, {cluster} has none[, nor have {others} more]",
+        "ask for something that `stw clusters` lists, or add a cluster that has it",
+    ),
     "no_such_infra": Entry(
-        "blocked", "you", "no cluster answers to infra `{infra}`",
-        "leave infra out, or name one that `stw clusters` lists"),
+        "blocked",
+        "you",
+        "no cluster answers to infra `{infra}`",
+        "leave infra out, or name one that `stw clusters` lists",
+    ),
     "no_cluster": Entry(
-        "unknown", "stellwerk", "no cluster has been looked at yet",
-        "wait some seconds; `stw clusters` shows what answers"),
+        "unknown",
+        "stellwerk",
+        "no cluster has been looked at yet",
+        "wait some seconds; `stw clusters` shows what answers",
+    ),
     "not_ready": Entry(
-        "unknown", "cluster owner", "{cluster} is {state}: {note}",
-        "`stw clusters` shows since when; it is used again once it is ready"),
+        "unknown",
+        "cluster owner",
+        "{cluster} is {state}[: {note}][, and {others} more aren't ready]",
+        "`stw clusters` shows what is wrong; it is used again as soon as it is ready",
+    ),
     "no_room": Entry(
-        "capacity", "time", "{wanted} {resource} asked, {free} free on {cluster}",
-        "wait until running work ends, or ask for at most {free}"),
+        "capacity",
+        "time",
+        "{wanted} {resource} asked, {free} free on {cluster}[, too little on {others} more]",
+        "wait until running work ends[, or ask for at most {instead}]",
+    ),
     "behind": Entry(
-        "turn", "time", "{ahead} before it in queue {queue}",
-        "wait; `stw queue` shows who is before you, `stw prio` changes the order"),
+        "turn",
+        "time",
+        "{ahead} ahead of it in queue {queue}",
+        "wait; `stw queue` shows who they are, `stw prio` changes the order",
+    ),
     "room_kept": Entry(
-        "turn", "time", "the room on {cluster} is kept for {name}, which was overtaken long enough",
-        "wait until {name} has started"),
-    "not_planned": Entry(
-        "unknown", "stellwerk", "it has not been looked at yet", "wait a moment"),
+        "turn",
+        "time",
+        "the room it needs on {cluster} is kept for {name}, which has been passed for long enough"
+        "[, and so on {others} more]",
+        "wait until {name} has started",
+    ),
+    "not_planned": Entry("unknown", "stellwerk", "it has not been looked at yet", "wait a moment"),
     "held": Entry("held", "you", "held by {actor}", "`stw release` lets it start"),
     "held_no_progress": Entry(
-        "held", "you", "stopped {times} times in a row without a new checkpoint",
-        "write checkpoints to $STELLWERK_CHECKPOINT_DIR (or lengthen --checkpoint-grace), "
-        "then `stw release`"),
+        "held",
+        "you",
+        "it was stopped {times} times in a row and wrote no new checkpoint",
+        "write checkpoints to $STELLWERK_CHECKPOINT_DIR, or give it more time to do so with "
+        "--checkpoint-grace, then `stw release`",
+    ),
     "backing_off": Entry(
-        "held", "time", "waits {delay_ms} before the next try",
-        "nothing to do; `stw show` tells what failed"),
+        "turn",
+        "time",
+        "it asked to be put back {times} times in a row after less than {quick_ms}, so the next "
+        "run waits {delay_ms}",
+        "nothing to do; a run that works longer before it asks is started again at once",
+    ),
 }
 
 GOING_BACK = {
     "checkpointed": Entry(
-        "turn", "time", "the job wrote a checkpoint and asked to be put back (exit {exit_code})",
-        "nothing to do; it resumes from its checkpoint"),
+        "turn",
+        "time",
+        "the job asked to be put back[ (exit code {exit_code})]",
+        "nothing to do; it resumes from its last checkpoint",
+    ),
     "preempted": Entry(
-        "turn", "time", "stopped by notice ({why}); it goes on from its last checkpoint",
-        "nothing to do"),
+        "turn",
+        "time",
+        "it was stopped because {why}",
+        "nothing to do; it resumes from its last checkpoint, or starts anew if it wrote none",
+    ),
     "retrying": Entry(
-        "turn", "time", "try {attempt} of {limit} failed: {failure}",
-        "nothing to do; `stw logs` shows the output"),
+        "turn",
+        "time",
+        "try {attempt} of {limit} failed: {failure}[; the next one waits {delay_ms}]",
+        "nothing to do; `stw logs` shows what it printed",
+    ),
     "machine_rebooted": Entry(
-        "turn", "time", "{node} was restarted while the job ran", "nothing to do; it starts again"),
+        "turn",
+        "time",
+        "{node} was restarted while the job ran",
+        "nothing to do; it starts again",
+    ),
     "run_lost": Entry(
-        "turn", "time", "the run on {cluster} was lost: {message}",
-        "nothing to do; it starts again"),
+        "turn",
+        "time",
+        "the run on {cluster} was lost: {message}",
+        "nothing to do; it starts again",
+    ),
+    "declared_lost": Entry(
+        "turn",
+        "time",
+        "{actor} gave the run on {cluster} up as lost",
+        "nothing to do; it starts again",
+    ),
 }
 
 ENDED = {
     "succeeded": Entry("ended", "you", "it ended with exit code 0", "`stw logs` shows its output"),
     "cancelled": Entry("ended", "you", "cancelled by {actor}", "`stw rerun` starts it again"),
     "exit_code": Entry(
-        "ended", "you", "the command ended with exit code {exit_code}",
-        "`stw logs` shows what it printed last"),
+        "ended",
+        "you",
+        "the command ended[ with exit code {exit_code}]",
+        "`stw logs` shows what it printed last",
+    ),
+    "uncaught_error": Entry(
+        "ended",
+        "you",
+        "the program stopped with {line}",
+        "`stw logs` shows where that came from",
+    ),
     "signal": Entry(
-        "ended", "you", "the command was ended by signal {signal} ({signal_name})",
-        "find out who sent it; `stw logs` shows what it printed last"),
+        "ended",
+        "you",
+        "the command was ended by signal {signal} ({signal_name})",
+        "`stw logs` shows what it printed last",
+    ),
+    "killed": Entry(
+        "ended",
+        "you",
+        "something outside Stellwerk killed it (SIGKILL)[; it had used up to {peak_bytes}]",
+        "`dmesg` on {node} tells whether it was the kernel, for want of memory: then ask for more "
+        "with `memory:`",
+    ),
+    "killed_by_order": Entry(
+        "ended", "you", "it was killed by order", "`stw rerun` starts it again"
+    ),
+    "aborted": Entry(
+        "ended",
+        "you",
+        "it was stopped because one of its abort rules held",
+        "`stw show` has the metrics; correct the job, or the rule, and submit it again",
+    ),
     "setup_failed": Entry(
-        "ended", "you", "setup ended with exit code {exit_code}",
-        "`stw logs --setup` shows why; nothing of `run` was started"),
+        "ended",
+        "you",
+        "setup ended[ with exit code {exit_code}]",
+        "`stw logs --setup` shows why; nothing of `run` was started",
+    ),
     "time_limit": Entry(
-        "ended", "you", "it ran longer than its time limit of {limit_ms}",
-        "raise --time-limit, or write checkpoints and submit it again"),
+        "ended",
+        "you",
+        "it ran longer than its time limit[ of {limit_ms}]",
+        "give it more with --time-limit, or let it write checkpoints and submit it again",
+    ),
     "out_of_memory": Entry(
-        "ended", "you", "it ran out of memory (peak {peak_bytes}, asked {asked_bytes})",
-        "ask for more with `memory:`, or use less (smaller batches, fewer workers)"),
+        "ended",
+        "you",
+        "it ran out of memory[, having used up to {peak_bytes}][ of {asked_bytes} asked for]",
+        "ask for more with `memory:`, or use less (smaller batches, fewer workers)",
+    ),
     "gpu_out_of_memory": Entry(
-        "ended", "you", "it ran out of GPU memory: {line}",
-        "ask for a larger card or a smaller batch"),
+        "ended",
+        "you",
+        "it ran out of GPU memory: {line}",
+        "ask for a larger card, or use less (a smaller batch, shorter sequences)",
+    ),
+    "gpu_not_usable": Entry(
+        "ended",
+        "you",
+        "it found no GPU that it could use: {line}",
+        "ask for one with `accelerators:`; `stw gpu` shows what there is",
+    ),
+    "gpu_broken": Entry(
+        "ended",
+        "cluster owner",
+        "a GPU of {node} failed: {line}",
+        "take the card out of use and restart {node}; then `stw rerun`",
+    ),
     "missing_module": Entry(
-        "ended", "you", "Python did not find the module `{module}`",
-        "install it in `setup:`, or run with the Python that has it"),
+        "ended",
+        "you",
+        "Python did not find the module `{module}`",
+        "install it in `setup:`, or run with the Python that has it",
+    ),
+    "missing_library": Entry(
+        "ended",
+        "you",
+        "the shared library `{library}` was not found",
+        "install it in `setup:`, or add its folder to LD_LIBRARY_PATH",
+    ),
     "missing_command": Entry(
-        "ended", "you", "the shell did not find the command `{command}`",
-        "install it in `setup:`, or correct its name or PATH"),
+        "ended",
+        "you",
+        "the shell did not find the command `{command}`",
+        "install it in `setup:`, or correct its name or PATH",
+    ),
     "missing_file": Entry(
-        "ended", "you", "a file was not found: {line}",
-        "check that it is in the workdir and not ignored by .gitignore or .skyignore"),
+        "ended",
+        "you",
+        "a file was not found: {line}",
+        "check that it is in the workdir and that .gitignore or .skyignore doesn't leave it out",
+    ),
     "no_permission": Entry(
-        "ended", "you", "permission was denied: {line}", "check the file's owner and mode"),
+        "ended", "you", "permission was denied: {line}", "check the file's owner and mode"
+    ),
     "disk_full": Entry(
-        "ended", "cluster owner", "the disk of {node} is full: {line}",
-        "free some room there (`stw gc` removes old runs), then `stw rerun`"),
+        "ended",
+        "cluster owner",
+        "a disk of {node} is full: {line}",
+        "make room there, then `stw rerun`",
+    ),
+    "disk_quota": Entry(
+        "ended",
+        "you",
+        "your disk quota on {node} is used up: {line}",
+        "delete what you don't need, or ask for a larger quota; then `stw rerun`",
+    ),
     "syntax_error": Entry(
-        "ended", "you", "the program has a syntax error: {line}", "correct it and submit again"),
+        "ended",
+        "you",
+        "the program has a syntax error: {line}",
+        "correct it and submit it again",
+    ),
     "communication": Entry(
-        "ended", "cluster owner", "processes could not talk to each other: {line}",
-        "check the network between the nodes; NCCL_DEBUG=INFO tells more"),
+        "ended",
+        "cluster owner",
+        "its processes could not talk to each other: {line}",
+        "look for a rank that failed first, then at the network; NCCL_DEBUG=INFO tells more",
+    ),
     "spawn_failed": Entry(
-        "ended", "you", "the command could not be started: {message}",
-        "check the work directory and the interpreter"),
+        "ended",
+        "you",
+        "the command could not be started[: {message}]",
+        "check the work directory and the interpreter",
+    ),
     "start_refused": Entry(
-        "ended", "cluster owner", "{cluster} refused to start it: {message}",
-        "see `stw doctor`; then `stw rerun`"),
+        "ended",
+        "cluster owner",
+        "{cluster} refused to start it[: {message}]",
+        "`stw doctor` looks for the cause; then `stw rerun`",
+    ),
     "log_limit": Entry(
-        "ended", "you", "it printed more than {limit_bytes} of output",
-        "print less, or log to files"),
-    "declared_lost": Entry(
-        "ended", "you", "{actor} declared the run lost", "`stw rerun` starts it again"),
+        "ended",
+        "you",
+        "it printed far more than a log may hold[: {message}]",
+        "print less, or write to files in $STELLWERK_OUTPUT_DIR",
+    ),
     "lost_too_often": Entry(
-        "ended", "cluster owner", "its run was lost {times} times in a row: {message}",
-        "see `stw doctor`; then `stw rerun`"),
+        "ended",
+        "cluster owner",
+        "its run was lost {times} times in a row before it got anywhere: {message}",
+        "`stw doctor` looks for the cause; then `stw rerun`",
+    ),
 }
 
 REFUSALS = {
-    "already_over": Entry("ended", "you", "it is already over ({phase})", "nothing to do"),
+    "already_over": Entry(
+        "ended", "you", "it is already over", "`stw show` tells how; `stw rerun` starts it again"
+    ),
     "not_waiting": Entry("ended", "you", "it is {phase}, not waiting", "`stw cancel` ends it"),
     "not_held": Entry("ended", "you", "it is {phase}, not held", "nothing to do"),
-    "unknown_workload": Entry("ended", "you", "there is no such workload", "`stw ps -A` lists all"),
+    "no_run": Entry(
+        "ended", "you", "it is {phase} and has no run that could be lost", "nothing to do"
+    ),
     "reachable": Entry(
-        "ended", "you", "its run can be reached, so it isn't lost", "`stw cancel` ends it"),
+        "ended", "you", "its run can be reached, so it isn't lost", "`stw cancel` ends it"
+    ),
     "stale": Entry(
-        "turn", "time", "the world had changed by then", "nothing to do; it is planned again"),
+        "turn", "time", "the world had changed by then", "nothing to do; it is planned again"
+    ),
 }
 
 CATALOGUE: dict[str, Entry] = {**WAITING, **GOING_BACK, **ENDED, **REFUSALS}
+
+WHY_STOPPED = {
+    "cancel": "it was cancelled",
+    "preempt": "its room went to other work",
+    "window": "the cluster's window closed",
+    "time_limit": "its time limit was over",
+    "abort": "one of its abort rules held",
+}
+
+_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_FIELD = re.compile(r"\{(\w+)\}")
 
 
 class _Params(dict[str, object]):
@@ -146,42 +318,49 @@ class _Params(dict[str, object]):
         return f"({key} not recorded)"
 
 
-def _size(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.4g} {unit}"
-        value /= 1024
-    return f"{value:.4g} TiB"
+def _shown(reason: Reason) -> _Params:
+    """The parameters as people read them; a failure is told in its own sentence."""
+    shown = _Params()
+    for key, value in reason.params.items():
+        if isinstance(value, int) and key.endswith("_bytes"):
+            shown[key] = show_bytes(value)
+        elif isinstance(value, int) and key.endswith("_ms"):
+            shown[key] = show_duration(value)
+        elif key == "why":
+            shown[key] = WHY_STOPPED.get(str(value), value)
+        else:
+            shown[key] = value
+    failure = CATALOGUE.get(str(reason.params.get("failure", "")))
+    if failure is not None:
+        shown["failure"] = _filled(failure.sentence, shown)
+    return shown
 
 
-def _duration(ms: int) -> str:
-    if ms < 1000:
-        return f"{ms} ms"
-    seconds = ms // 1000
-    parts = [(seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"),
-             (seconds % 60, "s")]
-    return " ".join(f"{n} {unit}" for n, unit in parts if n)
+def _filled(template: str, shown: _Params) -> str:
+    def optional(match: re.Match[str]) -> str:
+        part = match[1]
+        return part if all(name in shown for name in _FIELD.findall(part)) else ""
 
-
-def _shown(key: str, value: object) -> object:
-    if isinstance(value, int) and key.endswith("_bytes"):
-        return _size(value)
-    if isinstance(value, int) and key.endswith("_ms"):
-        return _duration(value)
-    return value
+    return _OPTIONAL.sub(optional, template).format_map(shown)
 
 
 def render(reason: Reason) -> RenderedReason:
     """Fills the catalogue's texts with the reason's parameters."""
     entry = CATALOGUE.get(reason.code) or Entry(
-        "unknown", "stellwerk", f"{reason.code} (a reason this version does not know)",
-        "upgrade Stellwerk to read it")
-    shown = _Params({key: _shown(key, value) for key, value in reason.params.items()})
+        "unknown",
+        "stellwerk",
+        f"{reason.code} (a reason this version does not know)",
+        "upgrade Stellwerk to read it",
+    )
+    shown = _shown(reason)
     return RenderedReason(
-        code=reason.code, tier=entry.tier, who=entry.who,
-        sentence=entry.sentence.format_map(shown), remedy=entry.remedy.format_map(shown),
-        params=dict(reason.params))
+        code=reason.code,
+        tier=entry.tier,
+        who=entry.who,
+        sentence=_filled(entry.sentence, shown),
+        remedy=_filled(entry.remedy, shown),
+        params=dict(reason.params),
+    )
 
 
 def tier_of(reason: Reason) -> Tier:

@@ -34,17 +34,22 @@ class Candidate(Struct, frozen=True, omit_defaults=True):
 
 
 class Inputs(Struct, frozen=True):
-    """What the decision was made of, by content hash, so that it can be made again."""
+    """What the decision was made of, so that it can be made again.
+
+    ``facts`` hashes what each cluster is; what it held then is the state after journal record
+    ``seq``.
+    """
 
     shape: ShapeId
     facts: dict[str, str]
     now_ms: int
     seed: int
     core_version: str
+    seq: int = 0
 
 
 class Decision(Struct, frozen=True, omit_defaults=True):
-    """Where one shape went, or why it waits. ``change`` is the smallest change that would turn it."""
+    """Where one shape went, or why it waits. ``change``: the smallest that would turn it."""
 
     id: DecisionId
     inputs: Inputs

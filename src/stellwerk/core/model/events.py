@@ -127,9 +127,13 @@ class WorkloadEnded(Struct, frozen=True, tag="workload-ended"):
 
 
 class CancelRequested(Struct, frozen=True, tag="cancel-requested"):
-    """Somebody wants a running workload to end; whatever its exit status, the end is Cancelled."""
+    """Somebody wants a running workload to end; whatever its exit status, the end is Cancelled.
+
+    ``now``: without the grace it would have.
+    """
 
     id: WorkloadId
+    now: bool = False
 
 
 class CommandRefused(Struct, frozen=True, tag="command-refused"):
@@ -149,9 +153,24 @@ class ActionDropped(Struct, frozen=True, tag="action-dropped"):
 
 
 Event = (
-    LeaderChanged | ClusterObserved | Submitted | ShapeWaits | Held | Released | PriorityChanged
-    | RunPlanned | RunProgressed | NoticeGiven | NoticeWithdrawn | ReachabilityChanged | RunEnded
-    | Requeued | WorkloadEnded | CancelRequested | CommandRefused | ActionDropped
+    LeaderChanged
+    | ClusterObserved
+    | Submitted
+    | ShapeWaits
+    | Held
+    | Released
+    | PriorityChanged
+    | RunPlanned
+    | RunProgressed
+    | NoticeGiven
+    | NoticeWithdrawn
+    | ReachabilityChanged
+    | RunEnded
+    | Requeued
+    | WorkloadEnded
+    | CancelRequested
+    | CommandRefused
+    | ActionDropped
 )
 
 

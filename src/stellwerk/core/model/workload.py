@@ -9,8 +9,16 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation
 
 Phase = Literal[
-    "Pending", "Held", "Starting", "Dispatched", "SettingUp", "Running", "Stopping",
-    "Succeeded", "Failed", "Cancelled",
+    "Pending",
+    "Held",
+    "Starting",
+    "Dispatched",
+    "SettingUp",
+    "Running",
+    "Stopping",
+    "Succeeded",
+    "Failed",
+    "Cancelled",
 ]
 ENDED: tuple[Phase, ...] = ("Succeeded", "Failed", "Cancelled")
 WAITING: tuple[Phase, ...] = ("Pending", "Held")
@@ -30,7 +38,12 @@ class Policies(Struct, frozen=True, omit_defaults=True):
 
 
 class RunEnd(Struct, frozen=True, omit_defaults=True):
-    """How a run ended, as the runtime saw it; ``how`` is the runtime's word."""
+    """How a run ended, as the runtime saw it; ``how`` is the runtime's word.
+
+    ``checkpointed``: the job said with its exit status that it saved. ``new_checkpoint``: a
+    complete checkpoint was written during this run. ``oom_kills``: what the kernel killed on the
+    machine for want of memory while the run was going on.
+    """
 
     how: str
     code: int | None = None
@@ -45,10 +58,20 @@ class RunEnd(Struct, frozen=True, omit_defaults=True):
     cpu_ms: int = 0
     message: str = ""
     last_lines: tuple[str, ...] = ()
+    new_checkpoint: bool = False
+    oom_kills: int = 0
+
+    @property
+    def got_further(self) -> bool:
+        """Whether the next run has something newer to resume from than this one had."""
+        return self.checkpointed or self.new_checkpoint
 
 
 class Run(Struct, frozen=True, omit_defaults=True):
-    """One attempt of a workload on a cluster. ``generation`` fences it against older orders."""
+    """One attempt of a workload on a cluster. ``generation`` fences it against older orders.
+
+    ``grace_ms`` is what a run that was given notice has from ``notice_ms`` on.
+    """
 
     id: RunId
     number: int
@@ -61,6 +84,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     running_ms: int = 0
     notice: NoticeWhy | Literal[""] = ""
     notice_ms: int = 0
+    grace_ms: int = 0
     end: RunEnd | None = None
     ended_ms: int = 0
     reason: Reason | None = None
@@ -96,6 +120,7 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     queued_ms: int = 0
     not_before_ms: int = 0
     cancelling: bool = False
+    cancel_now: bool = False
     cancelled_by: str = ""
     reasons: tuple[Reason, ...] = ()
     decision: str = ""

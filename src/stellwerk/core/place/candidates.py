@@ -1,22 +1,21 @@
 """Every cluster as a candidate for a shape: filters in order, then scores for what is left."""
 
-from msgspec import Struct
-
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.decisions import Candidate, Shortfall
-from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.resources import Alternative, NodeAllocation, Shape
-from stellwerk.core.place.room import Room, fit, shortfalls
+from stellwerk.core.model.decisions import Candidate, Shortfall, Verdict
+from stellwerk.core.model.ids import ShapeId
+from stellwerk.core.model.reasons import Param, Reason
+from stellwerk.core.model.resources import Alternative, NodeAllocation, Request, Shape
+from stellwerk.core.place.amounts import amount, apart
+from stellwerk.core.place.found import Found
+from stellwerk.core.place.lacks import lack
+from stellwerk.core.place.room import Room, fit
+from stellwerk.core.place.rooms import ClusterRoom
 
 PREFERENCE_STEP = 1000
 """Each place further down in an ordered choice costs more than any other score can give."""
 
-
-class Found(Struct, frozen=True):
-    """A candidate with the nodes it would take (none unless its verdict is ``fits``)."""
-
-    candidate: Candidate
-    nodes: tuple[NodeAllocation, ...] = ()
+WITHOUT_DEVICES = -100
+"""What it costs to put work that asks for no device on a node that has some."""
 
 
 def answers_to(cluster: Cluster, infra: str) -> bool:
@@ -32,80 +31,108 @@ def answers_to(cluster: Cluster, infra: str) -> bool:
     return name in {"", "*", cluster.name}
 
 
-def amount(value: int, unit: str) -> str:
-    """Writes an amount of a resource for people: ``1.5``, ``16 GiB``, ``2``."""
-    if unit == "milli":
-        return f"{value / 1000:g}"
-    if unit == "bytes":
-        gib = value / (1 << 30)
-        return f"{gib:.3g} GiB" if gib >= 1 else f"{value / (1 << 20):.4g} MiB"
-    return str(value)
-
-
 def reason_of(short: Shortfall, cluster: str) -> Reason:
-    """Turns a shortfall into the reason it is: never, or not now."""
-    params: dict[str, str | int | float] = {
-        "cluster": cluster, "resource": short.resource, "wanted": amount(short.wanted, short.unit),
-        "free": amount(short.free, short.unit), "largest": amount(short.largest, short.unit)}
-    return Reason("never_fits" if short.wanted > short.largest else "no_room", params)
+    """Turns a shortfall into the reason it is: none there, never, or not now."""
+    resource = short.resource
+    if resource.endswith("s") and not short.unit and short.wanted == 1:
+        resource = resource.removesuffix("s")
+    params: dict[str, Param] = {
+        "cluster": cluster,
+        "resource": resource,
+        "wanted": apart(short.wanted, max(short.free, short.largest), short.unit),
+    }
+    if short.largest <= 0:
+        return Reason("has_none", params)
+    params["largest"] = amount(short.largest, short.unit, down=True)
+    if short.wanted > short.largest:
+        return Reason("never_fits", params)
+    params["wanted"] = apart(short.wanted, short.free, short.unit)
+    params["free"] = amount(short.free, short.unit, down=True)
+    if short.free > 0:
+        params["instead"] = params["free"]
+    return Reason("no_room", params)
 
 
-def candidates(shape: Shape, rooms: list[Room], kept: dict[str, str]) -> list[Found]:
-    """Judges every (alternative, cluster). ``kept``: clusters whose room is kept, for whom."""
-    found = []
+def candidates(shape: Shape, id: ShapeId, rooms: list[ClusterRoom]) -> list[Found]:
+    """Judges every (alternative, cluster), taking over the verdicts that still hold."""
+    found: list[Found] = []
     for index, alternative in enumerate(shape.alternatives):
-        answering = [room for room in rooms if answers_to(room.cluster, alternative.infra)]
-        if not answering:
-            reason = (Reason("no_such_infra", {"infra": alternative.infra}) if alternative.infra
-                      else Reason("no_cluster"))
-            verdict = "never" if alternative.infra else "later"
-            found.append(Found(Candidate(
-                alternative.infra or "any", index, verdict, (reason,))))  # type: ignore[arg-type]
-        found.extend(
-            _judge(shape, alternative, index, room, kept.get(room.cluster.name))
-            for room in answering)
+        before = len(found)
+        for room in rooms:
+            if not answers_to(room.cluster, alternative.infra):
+                continue
+            one = room.verdicts.get((id, index))
+            if one is None:
+                one = room.verdicts[id, index] = _judge(shape, alternative, index, room)
+            found.append(one)
+        if len(found) == before:
+            found.append(_nobody_answers(alternative, index))
     return found
 
 
-def _judge(
-    shape: Shape, alternative: Alternative, index: int, room: Room, kept_for: str | None
-) -> Found:
-    name = room.cluster.name
-    refused = _state_reason(room.cluster)
-    if refused is not None:
-        return Found(Candidate(name, index, "later", (refused,)))
-    nodes = fit(room, alternative.request, shape.num_nodes)
+def _nobody_answers(alternative: Alternative, index: int) -> Found:
+    if not alternative.infra:
+        return Found(Candidate("any", index, "later", (Reason("no_cluster"),)))
+    reason = Reason("no_such_infra", {"infra": alternative.infra})
+    return Found(Candidate(alternative.infra, index, "never", (reason,)))
+
+
+def _judge(shape: Shape, alternative: Alternative, index: int, room: ClusterRoom) -> Found:
+    if not room.cluster.nodes:
+        return Found(Candidate(room.cluster.name, index, "later", (_not_ready(room.cluster),)))
+    nodes = fit(room.open, alternative.request, shape.num_nodes)
     if nodes is None:
-        short = shortfalls(room, alternative.request, shape.num_nodes)
-        reasons = tuple(reason_of(one, name) for one in short)
-        never = any(one.wanted > one.largest for one in short)
-        return Found(Candidate(name, index, "never" if never else "later", reasons, short))
-    if kept_for is not None:
-        return Found(Candidate(
-            name, index, "later", (Reason("room_kept", {"cluster": name, "name": kept_for}),)))
-    scores = _scores(shape, index, room, nodes)
-    return Found(
-        Candidate(name, index, "fits", scores=scores, total=sum(scores.values())), nodes)
+        return Found(_refused(alternative.request, shape.num_nodes, index, room))
+    scores = _scores(shape, index, room.free, nodes)
+    candidate = Candidate(
+        room.cluster.name, index, "fits", scores=scores, total=sum(scores.values())
+    )
+    return Found(candidate, nodes)
 
 
-def _state_reason(cluster: Cluster) -> Reason | None:
-    ready = [node for node in cluster.nodes if node.state == "ready"]
-    if ready:
-        return None
-    first = cluster.nodes[0] if cluster.nodes else None
-    return Reason("not_ready", {
-        "cluster": cluster.name, "state": first.state if first else "without nodes",
-        "note": first.note if first and first.note else "no more is known"})
+def _refused(request: Request, num_nodes: int, index: int, room: ClusterRoom) -> Candidate:
+    name = room.cluster.name
+    if room.kept_for and fit(room.free, request, num_nodes) is not None:
+        reason = Reason("room_kept", {"cluster": name, "name": room.kept_for[0]})
+        return Candidate(name, index, "later", (reason,))
+    short = lack(room.free, room.whole, request, num_nodes)
+    if short.missing:
+        all_are_missing = all(node.state != "ready" for node in room.cluster.nodes)
+        node = "" if all_are_missing else short.missing
+        return Candidate(name, index, "later", (_not_ready(room.cluster, node),))
+    verdict: Verdict = "never" if short.never else "later"
+    reasons = tuple(reason_of(one, name) for one in short.shortfalls)
+    return Candidate(name, index, verdict, reasons, short.shortfalls)
+
+
+def _not_ready(cluster: Cluster, name: str = "") -> Reason:
+    """Says what state the cluster is in, or the one node of it that is needed."""
+    node = next((one for one in cluster.nodes if not name or one.name == name), None)
+    params: dict[str, Param] = {
+        "cluster": f"{cluster.name}/{name}" if name else cluster.name,
+        "state": node.state if node else "without nodes",
+    }
+    if node and node.note:
+        params["note"] = node.note
+    return Reason("not_ready", params)
 
 
 def _scores(
     shape: Shape, index: int, room: Room, nodes: tuple[NodeAllocation, ...]
 ) -> dict[str, int]:
-    """``preference``: the place in an ordered choice; ``room``: percent of CPU left free."""
+    """Scores what fits.
+
+    ``room``: percent of CPU left free; ``devices``: spares nodes with devices from work without;
+    ``preference``: the place in an ordered choice.
+    """
     left = sum(node.cpus_milli for node in room.nodes.values())
     left -= sum(node.cpus_milli for node in nodes)
     total = sum(node.node.cpus_milli for node in room.nodes.values())
     scores = {"room": 100 * left // total if total else 0}
+    if shape.alternatives[index].request.gpu is None and any(
+        room.nodes[part.node].node.devices for part in nodes
+    ):
+        scores["devices"] = WITHOUT_DEVICES
     if shape.ordered:
         scores["preference"] = -PREFERENCE_STEP * index
     return scores

@@ -1,16 +1,27 @@
 """The decision for one shape: candidates ranked, one chosen or none, and what would change it."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.model.catalogue import worst_first
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Candidate, Decision, Inputs
-from stellwerk.core.model.ids import DecisionId, digest
+from stellwerk.core.model.ids import DecisionId, ShapeId, digest
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
-from stellwerk.core.place.candidates import Found, amount, candidates
-from stellwerk.core.place.room import Room
+from stellwerk.core.place.amounts import amount, apart
+from stellwerk.core.place.candidates import candidates
+from stellwerk.core.place.found import Found
+from stellwerk.core.place.lacks import distance, instead
+from stellwerk.core.place.room import capacity, fit
+from stellwerk.core.place.rooms import ClusterRoom
+
+REASONS_SHOWN = 8
+"""Reasons told one by one; beyond it, those of the same kind are told for the nearest cluster."""
+
+CHANGES_SHOWN = 8
 
 
 class Decided(Struct, frozen=True):
@@ -20,77 +31,132 @@ class Decided(Struct, frozen=True):
     allocation: Allocation | None
 
 
-def decide(shape: Shape, rooms: list[Room], kept: dict[str, str], inputs: Inputs) -> Decided:
-    """Ranks the candidates: highest total, then the earlier alternative, then the name."""
-    found = candidates(shape, rooms, kept)
-    ranked = sorted(
-        (index for index, one in enumerate(found) if one.candidate.verdict == "fits"),
-        key=lambda i: (-found[i].candidate.total, found[i].candidate.alternative,
-                       found[i].candidate.cluster))
-    all_candidates = tuple(one.candidate for one in found)
-    if not ranked:
-        return Decided(_with_id(_waiting(inputs, all_candidates)), None)
+def decide(shape: Shape, rooms: list[ClusterRoom], inputs: Inputs) -> Decided:
+    """Judges and ranks all candidates, and says what follows."""
+    found = candidates(shape, inputs.shape, rooms)
+    ranked = rank(found)
+    if ranked:
+        return chosen(found, ranked, inputs)
+    return Decided(waiting(shape, found, rooms, reasons_of(found), inputs), None)
+
+
+def rank(found: list[Found]) -> list[int]:
+    """Orders those that fit: highest total, then the earlier alternative, then the name."""
+    fitting = [
+        (-one.candidate.total, one.candidate.alternative, one.candidate.cluster, index)
+        for index, one in enumerate(found)
+        if one.candidate.verdict == "fits"
+    ]
+    return [index for _, _, _, index in sorted(fitting)]
+
+
+def chosen(found: list[Found], ranked: list[int], inputs: Inputs) -> Decided:
+    """Takes the best of those that fit."""
     best = ranked[0]
-    all_candidates = tuple(
-        replace(one, verdict="chosen") if index == best else one
-        for index, one in enumerate(all_candidates))
     runner_up = ranked[1] if len(ranked) > 1 else -1
+    listed = [one.candidate for one in found]
+    listed[best] = replace(listed[best], verdict="chosen")
     decision = Decision(
-        id=DecisionId(""), inputs=inputs, candidates=all_candidates, chosen=best,
-        runner_up=runner_up, change=_would_move(found, best, runner_up))
-    chosen = found[best]
-    allocation = Allocation(
-        chosen.candidate.cluster, chosen.nodes, chosen.candidate.alternative)
+        id=DecisionId(""),
+        inputs=inputs,
+        candidates=tuple(listed),
+        chosen=best,
+        runner_up=runner_up,
+        change=_would_move(listed, best, runner_up),
+    )
+    taken = found[best]
+    allocation = Allocation(taken.candidate.cluster, taken.nodes, taken.candidate.alternative)
     return Decided(_with_id(decision), allocation)
+
+
+def waiting(
+    shape: Shape,
+    found: list[Found],
+    rooms: list[ClusterRoom],
+    reasons: tuple[Reason, ...],
+    inputs: Inputs,
+) -> Decision:
+    """Says that nothing fits now, why, and what would have fitted."""
+    decision = Decision(
+        id=DecisionId(""),
+        inputs=inputs,
+        candidates=tuple(one.candidate for one in found),
+        reasons=reasons,
+        change=_would_start(shape, _shown(found), rooms),
+    )
+    return _with_id(decision)
 
 
 def _with_id(decision: Decision) -> Decision:
     return replace(decision, id=DecisionId(f"d-{digest(decision)}"))
 
 
-def _waiting(inputs: Inputs, found: tuple[Candidate, ...]) -> Decision:
-    hopeful = [one for one in found if one.verdict != "never"]
-    shown = hopeful or found
-    reasons: list[Reason] = []
-    for one in shown:
-        reasons.extend(reason for reason in one.reasons if reason not in reasons)
-    return Decision(
-        id=DecisionId(""), inputs=inputs, candidates=found,
-        reasons=worst_first(tuple(reasons)), change=_would_start(shown))
+def _shown(found: Iterable[Found]) -> list[Candidate]:
+    """Leaves out those that never fit, as long as there are others."""
+    all_of_them = [one.candidate for one in found]
+    return [one for one in all_of_them if one.verdict != "never"] or all_of_them
 
 
-def _would_start(found: list[Candidate] | tuple[Candidate, ...]) -> tuple[str, ...]:
-    """The smallest set of changes for each candidate; the one with fewest comes first."""
+def reasons_of(found: Iterable[Found]) -> tuple[Reason, ...]:
+    """Gathers why nothing fits, worst first; of many alike the one that comes nearest is told."""
+    shown = _shown(found)
+    unique = {(one.code, *one.params.items()): one for c in shown for one in c.reasons}
+    if len(unique) <= REASONS_SHOWN:
+        return worst_first(tuple(unique.values()))
+    nearest: dict[tuple[str, object], tuple[tuple[int, int], Reason]] = {}
+    clusters: dict[tuple[str, object], dict[object, None]] = {}
+    for candidate in shown:
+        far = distance(candidate.shortfalls)
+        for reason in candidate.reasons:
+            kind = (reason.code, reason.params.get("resource"))
+            clusters.setdefault(kind, {})[candidate.cluster] = None
+            if kind not in nearest or far < nearest[kind][0]:
+                nearest[kind] = (far, reason)
+    told = [
+        replace(reason, params={**reason.params, "others": len(clusters[kind]) - 1})
+        if len(clusters[kind]) > 1
+        else reason
+        for kind, (_, reason) in nearest.items()
+    ]
+    return worst_first(tuple(told))
+
+
+def _would_start(shape: Shape, shown: list[Candidate], rooms: list[ClusterRoom]) -> tuple[str, ...]:
+    """The smallest change for each candidate that lets it start now; the fewest parts first."""
+    by_name = {room.cluster.name: room for room in rooms}
     sets = []
-    for one in found:
-        parts = [
-            f"{short.resource}: {amount(short.wanted, short.unit)} -> "
-            f"{amount(short.free, short.unit)}"
-            for short in one.shortfalls if short.free > 0]
-        if parts and len(parts) == len(one.shortfalls):
-            sets.append((len(parts), f"starts now on {one.cluster} with " + ", ".join(parts)))
-    return tuple(text for _, text in sorted(sets))
+    for one in shown:
+        room = by_name.get(one.cluster)
+        request = shape.alternatives[one.alternative].request
+        lower = instead(request, shape.num_nodes, one.shortfalls) if one.shortfalls else None
+        if room is None or lower is None or fit(room.open, *lower) is None:
+            continue
+        parts = ", ".join(
+            f"{short.resource}: {apart(short.wanted, short.free, short.unit)} -> "
+            f"{amount(short.free, short.unit, down=True)}"
+            for short in one.shortfalls
+        )
+        sets.append((distance(one.shortfalls), f"starts now on {one.cluster} with {parts}"))
+    return tuple(dict.fromkeys(text for _, text in sorted(sets)))[:CHANGES_SHOWN]
 
 
-def _would_move(found: list[Found], best: int, runner_up: int) -> tuple[str, ...]:
+def _would_move(found: list[Candidate], best: int, runner_up: int) -> tuple[str, ...]:
     if runner_up < 0:
         return ()
-    first, second = found[best].candidate, found[runner_up].candidate
-    gap = first.total - second.total
-    return (f"{second.cluster} wins if it scores {gap + 1} more",)
+    gap = found[best].total - found[runner_up].total
+    return (f"{found[runner_up].cluster} wins if it scores {gap + 1} more",)
 
 
 def never_fits(shape: Shape, clusters: list[Cluster]) -> tuple[Reason, ...]:
     """Gives the reasons why no cluster could ever hold this shape; empty if one could.
 
-    Where nothing is known yet, nothing is refused.
+    It asks what the clusters are, not what they hold or whether they are ready now. Where nothing
+    is known yet, nothing is refused.
     """
     if not clusters:
         return ()
-    found = candidates(shape, [Room(cluster, ()) for cluster in clusters], {})
+    rooms = [ClusterRoom(whole, whole) for whole in map(capacity, clusters)]
+    found = candidates(shape, ShapeId(""), rooms)
     if any(one.candidate.verdict != "never" for one in found):
         return ()
-    reasons: list[Reason] = []
-    for one in found:
-        reasons.extend(r for r in one.candidate.reasons if r not in reasons)
-    return tuple(r for r in reasons if r.code != "no_room")
+    return reasons_of(found)

@@ -1,16 +1,34 @@
 """What follows from the end of a run: the workload succeeded, failed, or goes back to its queue."""
 
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.workload import Run, RunEnd, Workload
 from stellwerk.core.recover.diagnose import diagnose
 
-LOST = ("reboot", "wrapper_died", "never_started", "machine_lost")
+LOST = {
+    "reboot": "its machine was restarted",
+    "wrapper_died": "what watched over it died",
+    "never_started": "it never started",
+    "machine_lost": "its machine has no record of it",
+}
 LOST_IN_A_ROW = 3
+REFUSED_IN_A_ROW = 3
 NO_PROGRESS_IN_A_ROW = 3
+QUICK_MS = 60_000
+"""A run shorter than this got nowhere: a job that asks so again and again is slowed down."""
+
+QUICKLY_LOST_MS = 10 * 60_000
+"""The same for a lost run, whose end is seen only when its machine is up again."""
+
 BACKOFF_FIRST_MS = 5_000
 BACKOFF_MOST_MS = 5 * 60_000
+NEVER_RETRIED = ("time_limit", "log_limit", "killed")
+"""Ends that another try would only meet again, or that somebody wanted."""
 
 Outcome = ev.WorkloadEnded | ev.Requeued | ev.Held
 
@@ -19,64 +37,126 @@ def outcome(
     workload: Workload, run: Run, end: RunEnd, shape: Shape, now_ms: int
 ) -> tuple[Reason, Outcome]:
     """Gives the reason to record with the run's end, and the fact that follows for the workload."""
-    cluster, node = run.allocation.cluster, run.allocation.nodes[0].node
+    cluster = run.allocation.cluster
     if workload.cancelling or end.how == "cancelled":
         reason = Reason("cancelled", {"actor": workload.cancelled_by or "somebody"})
         return reason, ev.WorkloadEnded(workload.id, "Cancelled", reason)
     if end.how == "declared_lost":
-        reason = Reason("declared_lost", {"actor": end.message})
-        return reason, ev.WorkloadEnded(workload.id, "Failed", reason)
+        reason = Reason("declared_lost", {"actor": end.message, "cluster": cluster})
+        return reason, ev.Requeued(workload.id, reason)
     if end.how in LOST:
-        return _lost(workload, run, end, node)
-    if end.put_back:
-        return _put_back(workload, run, end)
-    if end.how == "exited" and end.code == 0:
+        return _lost(workload, run, end, now_ms)
+    if end.how == "exited" and end.code == 0 and not end.put_back:
         reason = Reason("succeeded")
         return reason, ev.WorkloadEnded(workload.id, "Succeeded", reason)
-    request = shape.alternatives[run.allocation.alternative].request
-    reason = diagnose(
-        end, asked_memory_bytes=request.memory_bytes, node=node, cluster=cluster)
-    if reason.code == "time_limit":
-        reason = Reason("time_limit", {"limit_ms": workload.policies.time_limit_ms})
-    if end.how != "start_refused" and workload.retries < workload.policies.max_restarts_on_errors:
-        return reason, _retry(workload, reason, now_ms)
+    if run.notice == "abort":
+        reason = Reason("aborted")
+        return reason, ev.WorkloadEnded(workload.id, "Failed", reason)
+    if end.put_back:
+        return _put_back(workload, run, end, now_ms)
+    reason = _failure(workload, run, end, shape)
+    if end.how == "start_refused":
+        return reason, _refused(workload, reason, now_ms)
+    retries, most = workload.retries, workload.policies.max_restarts_on_errors
+    if end.how not in NEVER_RETRIED and retries < most:
+        return reason, _retry(workload, reason, retries, most + 1, now_ms)
     return reason, ev.WorkloadEnded(workload.id, "Failed", reason)
 
 
-def _put_back(workload: Workload, run: Run, end: RunEnd) -> tuple[Reason, Outcome]:
-    if not run.notice or end.checkpointed:
-        reason = Reason("checkpointed", {
-            "exit_code": end.code if end.code is not None else -1})
-        if not run.notice:
-            return reason, ev.Requeued(workload.id, reason)
-    else:
-        reason = Reason("preempted", {"why": run.notice})
-    without = 0 if end.checkpointed else workload.preemptions + 1
+def _failure(workload: Workload, run: Run, end: RunEnd, shape: Shape) -> Reason:
+    if end.how == "time_limit" and workload.policies.time_limit_ms:
+        return Reason("time_limit", {"limit_ms": workload.policies.time_limit_ms})
+    request = shape.alternatives[run.allocation.alternative].request
+    return diagnose(
+        end,
+        asked_memory_bytes=request.memory_bytes,
+        node=_node_of(run, end),
+        cluster=run.allocation.cluster,
+    )
+
+
+def _node_of(run: Run, end: RunEnd) -> str:
+    """Names the node of the rank that decided the end."""
+    for part in run.allocation.nodes:
+        if end.rank in part.ranks:
+            return part.node
+    return run.allocation.nodes[0].node
+
+
+def _put_back(workload: Workload, run: Run, end: RunEnd, now_ms: int) -> tuple[Reason, Outcome]:
+    code: dict[str, Param] = {} if end.code is None else {"exit_code": end.code}
+    asked = Reason("checkpointed", code)
+    if not run.notice:
+        return asked, _resume(workload, asked, now_ms)
+    reason = asked if end.checkpointed else Reason("preempted", {"why": run.notice})
+    without = 0 if end.got_further else workload.preemptions + 1
     if without >= NO_PROGRESS_IN_A_ROW:
-        held = Reason("held_no_progress", {"times": without})
-        return reason, ev.Held(workload.id, held)
+        return reason, ev.Held(workload.id, Reason("held_no_progress", {"times": without}))
     return reason, ev.Requeued(workload.id, reason)
 
 
-def _lost(workload: Workload, run: Run, end: RunEnd, node: str) -> tuple[Reason, Outcome]:
-    message = end.message or end.how
+def _resume(workload: Workload, asked: Reason, now_ms: int) -> ev.Requeued:
+    """Puts a job back that asked for it; one that does so again and again at once must wait."""
+    times = _quick_in_a_row(
+        workload, now_ms, QUICK_MS, lambda run, end: end.put_back and not run.notice
+    )
+    if times < 2:
+        return ev.Requeued(workload.id, asked)
+    delay_ms = _backoff_ms(times - 2)
+    reason = Reason("backing_off", {"times": times, "quick_ms": QUICK_MS, "delay_ms": delay_ms})
+    return ev.Requeued(workload.id, reason, not_before_ms=now_ms + delay_ms)
+
+
+def _lost(workload: Workload, run: Run, end: RunEnd, now_ms: int) -> tuple[Reason, Outcome]:
+    message = end.message or LOST[end.how]
     reason = (
-        Reason("machine_rebooted", {"node": node}) if end.how == "reboot"
-        else Reason("run_lost", {"cluster": run.allocation.cluster, "message": message}))
-    streak = 1
-    for earlier in reversed(workload.runs[:-1]):
-        if earlier.end is None or earlier.end.how not in LOST:
-            break
-        streak += 1
-    if streak >= LOST_IN_A_ROW:
-        last = Reason("lost_too_often", {"times": streak, "message": message})
+        Reason("machine_rebooted", {"node": _node_of(run, end)})
+        if end.how == "reboot"
+        else Reason("run_lost", {"cluster": run.allocation.cluster, "message": message})
+    )
+    times = _quick_in_a_row(workload, now_ms, QUICKLY_LOST_MS, lambda _run, end: end.how in LOST)
+    if times >= LOST_IN_A_ROW:
+        last = Reason("lost_too_often", {"times": times, "message": message})
         return reason, ev.WorkloadEnded(workload.id, "Failed", last)
     return reason, ev.Requeued(workload.id, reason)
 
 
-def _retry(workload: Workload, failure: Reason, now_ms: int) -> ev.Requeued:
-    delay = min(BACKOFF_FIRST_MS << workload.retries, BACKOFF_MOST_MS)
-    reason = Reason("retrying", {
-        "attempt": workload.retries + 1, "limit": workload.policies.max_restarts_on_errors + 1,
-        "failure": failure.code})
-    return ev.Requeued(workload.id, reason, not_before_ms=now_ms + delay, charged=True)
+def _refused(workload: Workload, reason: Reason, now_ms: int) -> Outcome:
+    """Tries a start again that never happened: it costs nothing but time, and isn't charged."""
+    tries = 1
+    for run in reversed(workload.runs[:-1]):
+        if run.end is None or run.end.how != "start_refused":
+            break
+        tries += 1
+    if tries >= REFUSED_IN_A_ROW:
+        return ev.WorkloadEnded(workload.id, "Failed", reason)
+    again = _retry(workload, reason, tries - 1, REFUSED_IN_A_ROW, now_ms)
+    return replace(again, charged=False)
+
+
+def _retry(
+    workload: Workload, failure: Reason, before: int, limit: int, now_ms: int
+) -> ev.Requeued:
+    delay_ms = _backoff_ms(before)
+    tried: dict[str, Param] = {"attempt": before + 1, "limit": limit, "failure": failure.code}
+    reason = Reason("retrying", {**failure.params, **tried, "delay_ms": delay_ms})
+    return ev.Requeued(workload.id, reason, not_before_ms=now_ms + delay_ms, charged=True)
+
+
+def _quick_in_a_row(
+    workload: Workload, now_ms: int, quick_ms: int, alike: Callable[[Run, RunEnd], bool]
+) -> int:
+    """Counts the newest runs, the one that ends now among them, that ended alike after a moment."""
+    times = 0
+    for run in reversed(workload.runs):
+        if run.end is not None and not alike(run, run.end):
+            break
+        ended_ms = now_ms if run.end is None else run.ended_ms
+        if ended_ms - (run.started_ms or run.planned_ms) >= quick_ms:
+            break
+        times += 1
+    return times
+
+
+def _backoff_ms(tries: int) -> int:
+    return min(BACKOFF_FIRST_MS << min(tries, 16), BACKOFF_MOST_MS)

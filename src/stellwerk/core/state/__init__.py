@@ -1,0 +1,23 @@
+"""The live state, its persisted image, and ``fold``, the only way it changes."""
+
+from stellwerk.core.state.folding import fold
+from stellwerk.core.state.live import (
+    IMAGE_SCHEMA,
+    QueueKey,
+    ShapeQueue,
+    State,
+    StateImage,
+    Waits,
+    queue_key,
+)
+
+__all__ = [
+    "IMAGE_SCHEMA",
+    "QueueKey",
+    "ShapeQueue",
+    "State",
+    "StateImage",
+    "Waits",
+    "fold",
+    "queue_key",
+]

@@ -1,0 +1,217 @@
+"""``fold``, the only way the live state changes: one fact at a time, without deciding anything."""
+
+from sys import intern
+from typing import Literal, assert_never
+
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.workload import Run, Workload
+from stellwerk.core.state.live import ShapeQueue, State, Waits
+
+RUNS_KEPT = 20
+"""Runs remembered with a live workload; older ones stay in the journal."""
+
+
+def fold(state: State, record: ev.Record) -> None:
+    """Applies one fact. Raises AssertionError for a record that can't follow this state."""
+    assert record.seq == state.seq + 1, f"record {record.seq} can't follow {state.seq}"
+    assert record.at_ms >= state.at_ms, "time never goes backwards in the journal"
+    state.seq, state.at_ms = record.seq, record.at_ms
+    event = record.event
+    match event:
+        case ev.Submitted() | ev.Requeued() | ev.Held() | ev.Released() | ev.PriorityChanged():
+            _fold_queue(state, record.at_ms, event)
+        case (
+            ev.RunPlanned()
+            | ev.RunProgressed()
+            | ev.NoticeGiven()
+            | ev.NoticeWithdrawn()
+            | ev.ReachabilityChanged()
+            | ev.RunEnded()
+        ):
+            _fold_run(state, record.at_ms, event)
+        case ev.LeaderChanged():
+            state.epoch = event.epoch
+        case ev.ClusterObserved():
+            state.put_cluster(event.cluster)
+        case ev.ShapeWaits():
+            queue = state.shapes.get(event.shape)
+            if queue is not None:
+                queue.waits = Waits(event.decision, event.reasons, record.at_ms)
+        case ev.CancelRequested():
+            workload = state.workloads[event.id]
+            changed = state.change(
+                workload,
+                cancelling=True,
+                cancelled_by=record.actor,
+                cancel_now=workload.cancel_now or event.now,
+            )
+            run = changed.live_run
+            if run is not None:
+                state.tell_to_stop(changed, run)
+        case ev.WorkloadEnded():
+            _fold_end(state, record.at_ms, event)
+        case ev.CommandRefused() | ev.ActionDropped():
+            pass  # told in the journal; nothing of the live state follows from them
+        case _:
+            assert_never(event)
+
+
+QueueEvent = ev.Submitted | ev.Requeued | ev.Held | ev.Released | ev.PriorityChanged
+
+
+def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
+    if isinstance(event, ev.Submitted):
+        _fold_submitted(state, at_ms, event)
+        return
+    workload = state.workloads[event.id]
+    if workload.phase == "Pending":
+        state.dequeue(workload)
+    match event:
+        case ev.Requeued():
+            changed = state.change(
+                workload,
+                phase="Pending",
+                reasons=(event.reason,),
+                queued_ms=at_ms,
+                not_before_ms=event.not_before_ms,
+                retries=workload.retries + (1 if event.charged else 0),
+            )
+        case ev.Held():
+            changed = state.change(workload, phase="Held", reasons=(event.reason,))
+        case ev.Released():
+            changed = state.change(
+                workload, phase="Pending", reasons=(), not_before_ms=0, preemptions=0
+            )
+        case ev.PriorityChanged():
+            changed = state.change(workload, priority=event.priority)
+        case _:
+            assert_never(event)
+    if changed.phase == "Pending":
+        state.enqueue(changed)
+
+
+def _fold_submitted(state: State, at_ms: int, event: ev.Submitted) -> None:
+    submit = event.submit
+    shape_id = ShapeId(intern(digest(submit.shape)))
+    if shape_id not in state.shapes:
+        state.shapes[shape_id] = ShapeQueue(submit.shape)
+    workload = Workload(
+        id=submit.id,
+        name=submit.name,
+        project=intern(submit.project),
+        owner=intern(event.owner),
+        shape=shape_id,
+        task=BlobHash(intern(submit.task)),
+        submitted_ms=at_ms,
+        order=state.seq,
+        priority=submit.priority,
+        queue=intern(submit.queue),
+        kind=intern(submit.kind),
+        labels=submit.labels,
+        snapshot=intern(submit.snapshot),
+        policies=submit.policies,
+        queued_ms=at_ms,
+        phase="Held" if submit.held else "Pending",
+        reasons=(Reason("held", {"actor": event.owner}),) if submit.held else (),
+    )
+    state.enter(workload)
+    state.touched[workload.id] = workload
+
+
+RunEvent = (
+    ev.RunPlanned
+    | ev.RunProgressed
+    | ev.NoticeGiven
+    | ev.NoticeWithdrawn
+    | ev.ReachabilityChanged
+    | ev.RunEnded
+)
+
+
+def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
+    match event:
+        case ev.RunPlanned():
+            _fold_planned(state, at_ms, event)
+        case ev.RunProgressed():
+            run = state.workloads[workload_of(event.run)].runs[-1]
+            running = at_ms if event.phase == "Running" else run.running_ms
+            state.change_run(
+                event.run,
+                event.phase,
+                phase=event.phase,
+                started_ms=run.started_ms or at_ms,
+                running_ms=running,
+            )
+        case ev.NoticeGiven():
+            workload = state.change_run(
+                event.run,
+                "Stopping",
+                phase="Stopping",
+                notice=event.why,
+                notice_ms=at_ms,
+                grace_ms=event.grace_ms,
+            )
+            state.tell_to_stop(workload, workload.runs[-1])
+        case ev.NoticeWithdrawn():
+            run = state.workloads[workload_of(event.run)].runs[-1]
+            back: Literal["Running", "SettingUp"] = "Running" if run.running_ms else "SettingUp"
+            state.change_run(event.run, back, phase=back, notice="", notice_ms=0)
+        case ev.ReachabilityChanged():
+            state.change_run(event.run, None, reachable=event.reachable)
+        case ev.RunEnded():
+            _fold_run_ended(state, at_ms, event)
+        case _:
+            assert_never(event)
+
+
+def _fold_planned(state: State, at_ms: int, event: ev.RunPlanned) -> None:
+    workload = state.workloads[event.workload]
+    assert workload.live_run is None, "a workload has one run at a time"
+    assert workload.phase == "Pending", "only what waits is started"
+    state.dequeue(workload)
+    run = Run(
+        id=event.run,
+        number=int(event.run.rsplit("-", 1)[1]),
+        generation=event.generation,
+        allocation=event.allocation,
+        decision=event.decision,
+        planned_ms=at_ms,
+    )
+    state.change(
+        workload,
+        phase="Starting",
+        runs=(*workload.runs[-RUNS_KEPT + 1 :], run),
+        decision=event.decision,
+        reasons=(),
+        not_before_ms=0,
+    )
+    state.running[workload.id] = run.id
+    cluster = event.allocation.cluster
+    state.allocations.setdefault(cluster, {})[run.id] = event.allocation
+    state.cluster_changed(cluster)
+
+
+def _fold_run_ended(state: State, at_ms: int, event: ev.RunEnded) -> None:
+    workload = state.change_run(
+        event.run, None, phase="Ended", end=event.end, ended_ms=at_ms, reason=event.reason
+    )
+    run = workload.runs[-1]
+    del state.running[workload.id]
+    state.to_stop.pop(workload.id, None)
+    del state.allocations[run.allocation.cluster][run.id]
+    state.cluster_changed(run.allocation.cluster)
+    preempted = bool(run.notice) and not workload.cancelling
+    streak = workload.preemptions + 1 if preempted and not event.end.got_further else 0
+    if streak != workload.preemptions:
+        state.change(workload, preemptions=streak)
+
+
+def _fold_end(state: State, at_ms: int, event: ev.WorkloadEnded) -> None:
+    workload = state.workloads[event.id]
+    assert workload.live_run is None, "a workload ends after its run"
+    if workload.phase == "Pending":
+        state.dequeue(workload)
+    changed = state.change(workload, phase=event.phase, reasons=(event.reason,), ended_ms=at_ms)
+    state.leave(changed)

@@ -1,0 +1,238 @@
+"""What is alive, with all that is derived from it, and its persisted form, the *state image*.
+
+Only what is alive is here. An ended workload leaves with its last value in ``touched``, from where
+the engine hands it to the read models.
+"""
+
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.ids import (
+    DecisionId,
+    RunId,
+    ShapeId,
+    WorkloadId,
+    digest,
+    workload_of,
+)
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.workload import Phase, Run, Workload
+
+QueueKey = tuple[int, int, WorkloadId]
+"""Sorts the waiting: highest priority first, then the order of submission."""
+
+
+class Waits(Struct, frozen=True):
+    """Why the waiting workloads of a shape wait, as last journaled."""
+
+    decision: DecisionId
+    reasons: tuple[Reason, ...]
+    at_ms: int
+
+
+class ShapeQueue:
+    """The waiting workloads of one shape, in order. No two states of any queue share a version.
+
+    ``users`` counts all live workloads of the shape, ``pending`` those that wait, for room or for
+    their time.
+    """
+
+    __slots__ = ("entries", "pending", "shape", "users", "version", "waits")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.entries: list[QueueKey] = []
+        self.users = 0
+        self.pending = 0
+        self.version = 0
+        self.waits: Waits | None = None
+
+
+class StateImage(Struct, frozen=True):
+    """All that a restart needs besides the journal's tail."""
+
+    seq: int
+    at_ms: int
+    epoch: int
+    clusters: list[Cluster]
+    workloads: list[Workload]
+    shapes: dict[ShapeId, Shape]
+    waits: dict[ShapeId, Waits]
+
+
+IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
+"""Changes whenever a stored struct does: an image of another schema is rebuilt from the journal."""
+
+
+def queue_key(workload: Workload) -> QueueKey:
+    """Gives a workload its place among those that wait."""
+    return (-workload.priority, workload.order, workload.id)
+
+
+class State:
+    """What is alive now. Read it freely; its changing methods are for ``fold`` alone.
+
+    ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
+    """
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.at_ms = 0
+        self.epoch = 0
+        self.clusters: dict[str, Cluster] = {}
+        self.cluster_versions: dict[str, int] = {}
+        self.allocations: dict[str, dict[RunId, Allocation]] = {}
+        self.workloads: dict[WorkloadId, Workload] = {}
+        self.shapes: dict[ShapeId, ShapeQueue] = {}
+        self.delayed: dict[WorkloadId, int] = {}
+        self._due: list[tuple[int, WorkloadId]] = []
+        self._queue_version = 0
+        self.running: dict[WorkloadId, RunId] = {}
+        self.to_stop: dict[WorkloadId, RunId] = {}
+        self.touched: dict[WorkloadId, Workload] = {}
+
+    def image(self) -> StateImage:
+        """Takes the state as a value to be stored."""
+        return StateImage(
+            seq=self.seq,
+            at_ms=self.at_ms,
+            epoch=self.epoch,
+            clusters=list(self.clusters.values()),
+            workloads=list(self.workloads.values()),
+            shapes={key: queue.shape for key, queue in self.shapes.items()},
+            waits={key: queue.waits for key, queue in self.shapes.items() if queue.waits},
+        )
+
+    @classmethod
+    def from_image(cls, image: StateImage) -> "State":
+        """Rebuilds the live state, with all that is derived, from an image."""
+        state = cls()
+        state.seq, state.at_ms, state.epoch = image.seq, image.at_ms, image.epoch
+        for cluster in image.clusters:
+            state.put_cluster(cluster)
+        for key, shape in image.shapes.items():
+            state.shapes[key] = ShapeQueue(shape)
+        state.workloads = {workload.id: workload for workload in image.workloads}
+        for workload in sorted(image.workloads, key=queue_key):
+            state.enter(workload)
+        for key, waits in image.waits.items():
+            state.shapes[key].waits = waits
+        return state
+
+    def drain_touched(self) -> tuple[Workload, ...]:
+        """Gives the last value of every workload changed since the last call, and forgets them."""
+        touched = tuple(self.touched.values())
+        self.touched.clear()
+        return touched
+
+    def put_cluster(self, cluster: Cluster) -> None:
+        """Takes over a cluster's facts."""
+        self.clusters[cluster.name] = cluster
+        self.allocations.setdefault(cluster.name, {})
+        self.cluster_changed(cluster.name)
+
+    def cluster_changed(self, name: str) -> None:
+        """Makes plans that relied on a cluster's room or facts stale."""
+        self.cluster_versions[name] = self.cluster_versions.get(name, 0) + 1
+
+    def enter(self, workload: Workload) -> None:
+        """Takes in a workload with all that is derived from it."""
+        self.workloads[workload.id] = workload
+        self.shapes[workload.shape].users += 1
+        if workload.phase == "Pending":
+            self.enqueue(workload)
+        run = workload.live_run
+        if run is not None:
+            self.running[workload.id] = run.id
+            self.allocations.setdefault(run.allocation.cluster, {})[run.id] = run.allocation
+            self.cluster_changed(run.allocation.cluster)
+            self.tell_to_stop(workload, run)
+
+    def tell_to_stop(self, workload: Workload, run: Run) -> None:
+        """Notes whether a live run must still be told that its workload is cancelled."""
+        told = run.notice == "cancel" and (run.grace_ms == 0 or not workload.cancel_now)
+        if workload.cancelling and not told:
+            self.to_stop[workload.id] = run.id
+        else:
+            self.to_stop.pop(workload.id, None)
+
+    def enqueue(self, workload: Workload) -> None:
+        """Gives a pending workload its place in the queue, or among those that wait for a time."""
+        self.shapes[workload.shape].pending += 1
+        if workload.not_before_ms:
+            self.delayed[workload.id] = workload.not_before_ms
+            heappush(self._due, (workload.not_before_ms, workload.id))
+        else:
+            self._queue_in(workload)
+
+    def _queue_in(self, workload: Workload) -> None:
+        queue = self.shapes[workload.shape]
+        self._queue_changed(queue)
+        key = queue_key(workload)
+        if not queue.entries or queue.entries[-1] < key:
+            queue.entries.append(key)
+        else:
+            insort(queue.entries, key)
+
+    def _queue_changed(self, queue: ShapeQueue) -> None:
+        self._queue_version += 1
+        queue.version = self._queue_version
+
+    def let_due_in(self, now_ms: int) -> int:
+        """Queues the workloads whose time has come; gives the time of the next one, 0 for none.
+
+        This changes where they are kept, not what is known of them: no fact follows from it.
+        """
+        while self._due:
+            due_ms, key = self._due[0]
+            waits = self.delayed.get(key) == due_ms
+            if waits and due_ms > now_ms:
+                return due_ms
+            heappop(self._due)
+            if waits:
+                del self.delayed[key]
+                self._queue_in(self.workloads[key])
+        return 0
+
+    def dequeue(self, workload: Workload) -> None:
+        """Takes a pending workload out of where it waits."""
+        queue = self.shapes[workload.shape]
+        queue.pending -= 1
+        if queue.pending == 0:
+            queue.waits = None
+        if self.delayed.pop(workload.id, None) is not None:
+            return
+        key = queue_key(workload)
+        place = bisect_left(queue.entries, key)
+        assert queue.entries[place] == key, "a pending workload is in its queue"
+        del queue.entries[place]
+        self._queue_changed(queue)
+
+    def change(self, workload: Workload, **changes: object) -> Workload:
+        """Replaces a workload by its next version."""
+        changed = replace(workload, version=workload.version + 1, **changes)
+        self.workloads[workload.id] = changed
+        self.touched[workload.id] = changed
+        return changed
+
+    def change_run(self, run_id: RunId, then: Phase | None = None, **changes: object) -> Workload:
+        """Changes the newest run of a workload, and its phase to ``then``."""
+        workload = self.workloads[workload_of(run_id)]
+        run = replace(workload.runs[-1], **changes)
+        assert run.id == run_id, "only the newest run of a workload changes"
+        return self.change(workload, runs=(*workload.runs[:-1], run), phase=then or workload.phase)
+
+    def leave(self, workload: Workload) -> None:
+        """Forgets a workload that is over."""
+        del self.workloads[workload.id]
+        self.delayed.pop(workload.id, None)
+        queue = self.shapes[workload.shape]
+        queue.users -= 1
+        if queue.users == 0:
+            del self.shapes[workload.shape]
