@@ -136,27 +136,27 @@ def test_times_without_an_end() -> None:
 )  # fmt: skip
 def test_what_would_change_the_job_is_refused(option: str) -> None:
     """In words, at its line."""
-    assert refused("-J x", option) == [("sbatch/refused", 3)]
+    assert refused("-J x", option) == [("spec/sbatch-refused", 3)]
 
 
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        (["-c many"], "sbatch/value"),
-        (["--mem=16XB"], "sbatch/value"),
+        (["-c many"], "spec/sbatch-value"),
+        (["--mem=16XB"], "spec/sbatch-value"),
         (["--gres=gpu:a:b:c:2"], None),
-        (["--gpus=x:y"], "sbatch/value"),
-        (["--gres=gpu:1 --gpus-per-node=2"], "sbatch/value"),
-        (["--gres=gpu:a100:1,gpu:v100:1"], "sbatch/value"),
-        (["-C bigmem"], "sbatch/value"),
-        (["-t never"], "sbatch/value"),
-        (["--signal=KILL"], "sbatch/value"),
-        (["--job-nam=x"], "sbatch/option"),
-        (["-c"], "sbatch/option"),
-        (["stray"], "sbatch/option"),
-        (["-J 'open"], "sbatch/line"),
+        (["--gpus=x:y"], "spec/sbatch-value"),
+        (["--gres=gpu:1 --gpus-per-node=2"], "spec/sbatch-value"),
+        (["--gres=gpu:a100:1,gpu:v100:1"], "spec/sbatch-value"),
+        (["-C bigmem"], "spec/sbatch-value"),
+        (["-t never"], "spec/sbatch-value"),
+        (["--signal=KILL"], "spec/sbatch-value"),
+        (["--job-nam=x"], "spec/sbatch-option"),
+        (["-c"], "spec/sbatch-option"),
+        (["stray"], "spec/sbatch-option"),
+        (["-J 'open"], "spec/sbatch-line"),
         (["--export=HF_HOME"], "spec/env-missing"),
-        (["-N 2"], "sbatch/nodes"),
+        (["-N 2"], "spec/sbatch-nodes"),
     ],
 )
 def test_what_is_wrong(options: list[str], code: str | None) -> None:
@@ -185,7 +185,7 @@ def test_variables_of_export() -> None:
 def test_lines_behind_a_command_are_told() -> None:
     """As sbatch does, they are not read."""
     found = task("-J a", body="x\n#SBATCH -J b")
-    assert (found.name, found.notices[0].code) == ("a", "sbatch/late")
+    assert (found.name, found.notices[0].code) == ("a", "spec/sbatch-late")
 
 
 def test_names_are_made_fit() -> None:
@@ -199,7 +199,7 @@ def test_other_shells(first: str) -> None:
     """Only bash scripts can be run."""
     with pytest.raises(SpecError) as caught:
         read_sbatch(f"{first}\n#SBATCH -J x\nx")
-    assert [problem.code for problem in caught.value.problems] == ["sbatch/shell"]
+    assert [problem.code for problem in caught.value.problems] == ["spec/sbatch-shell"]
 
 
 @pytest.mark.parametrize("first", ["#!/bin/sh", "#!/usr/bin/env bash", "#! /bin/bash -l"])
@@ -235,7 +235,7 @@ def test_slurm_variables_that_the_body_reads() -> None:
     assert printed.startswith("3 a 1 1\n")
     assert "SLURM_PROCID" not in printed
     found = task(body="echo $SLURM_ARRAY_TASK_ID")
-    assert found.notices[0].code == "sbatch/variable"
+    assert found.notices[0].code == "spec/sbatch-variable"
 
 
 def test_flags_of_the_shell() -> None:
@@ -246,8 +246,8 @@ def test_flags_of_the_shell() -> None:
 
 def test_several_processes_by_srun() -> None:
     """Refused at the line of the srun; CPUs alone are fine."""
-    assert refused("-n 4", body="echo\nsrun python x") == [("sbatch/tasks", 4)]
-    assert refused(body="exec srun x") == [("sbatch/exec", 2)]
+    assert refused("-n 4", body="echo\nsrun python x") == [("spec/sbatch-tasks", 4)]
+    assert refused(body="exec srun x") == [("spec/sbatch-exec", 2)]
     assert task("-n 4", body="python x # srun").resources[0].cpus == Amount(4000)
 
 

@@ -247,7 +247,7 @@ run: python train.py
 def check_problems(error: SpecError) -> None:
     """Every problem says something, has a code, and fits on a few lines."""
     for problem in error.problems:
-        assert problem.code.startswith(("spec/", "sbatch/"))
+        assert problem.code.startswith(("spec/", "spec/sbatch-"))
         assert 0 < len(problem.message) < 400
         assert len(problem.help) < 400
 

@@ -81,11 +81,11 @@ def _task(
     if shell is None:
         first = Node("scalar", 1, 1)
         message = "the script must begin with `#!/bin/bash`"
-        report.problem("sbatch/shell", first, "", message, "only bash scripts can be run")
+        report.problem("spec/sbatch-shell", first, "", message, "only bash scripts can be run")
     if amounts.nodes > 1:
         message = "sbatch runs a script on the first node alone, a task runs on every node"
         remedy = "write a task file with `num_nodes`, whose `run` starts on every node"
-        report.problem("sbatch/nodes", found["nodes"].place, "--nodes", message, remedy)
+        report.problem("spec/sbatch-nodes", found["nodes"].place, "--nodes", message, remedy)
     name = _name(report, found.get("job-name"))
     run = body_of(report, text, shell[1] or "" if shell else "", name or "", amounts)
     request = ResourceRequest(
@@ -123,7 +123,7 @@ def _directives(report: Report, text: str) -> list[Directive]:
         elif body_begun:
             place = Node("scalar", number, 1)
             message = "this `#SBATCH` line stands behind a command, where sbatch doesn't read it"
-            report.notice("sbatch/late", place, "", message, "move it up, before all commands")
+            report.notice("spec/sbatch-late", place, "", message, "move it up, before all commands")
         else:
             found += _options(report, match[1] or "", Node("scalar", number, 9))
     return found
@@ -135,10 +135,10 @@ def _options(report: Report, written: str, place: Node) -> list[Directive]:
     try:
         words = shlex.split(written, comments=True)
     except ValueError:
-        report.problem("sbatch/line", place, "", "a quote in this line isn't closed")
+        report.problem("spec/sbatch-line", place, "", "a quote in this line isn't closed")
         return []
     if words[:1] == ["hetjob"]:
-        report.problem("sbatch/refused", place, "", "jobs of unlike parts can't be run yet")
+        report.problem("spec/sbatch-refused", place, "", "jobs of unlike parts can't be run yet")
         return []
     found: list[Directive] = []
     while words:
@@ -151,7 +151,7 @@ def _options(report: Report, written: str, place: Node) -> list[Directive]:
             attached = word[2:].removeprefix("=") or None
         else:
             message = f"`{word[:40]}` is no option"
-            report.problem("sbatch/option", place, "", message, "sbatch would ignore it")
+            report.problem("spec/sbatch-option", place, "", message, "sbatch would ignore it")
             continue
         option = _option(report, place, name)
         if option is None:
@@ -160,7 +160,9 @@ def _options(report: Report, written: str, place: Node) -> list[Directive]:
             continue
         if attached is None and option.takes == "value":
             if not words:
-                report.problem("sbatch/option", place, f"--{name}", f"`--{name}` needs a value")
+                report.problem(
+                    "spec/sbatch-option", place, f"--{name}", f"`--{name}` needs a value"
+                )
                 continue
             attached = words.pop(0)
         found.append(Directive(option, attached or "", place))
@@ -174,7 +176,7 @@ def _option(report: Report, place: Node, name: str) -> Option | None:
     remedy = did_you_mean(name, OPTIONS, cutoff=0.8)
     if remedy:
         message = f"there is no option `--{name[:40]}`"
-        report.problem("sbatch/option", place, f"--{name}", message, remedy)
+        report.problem("spec/sbatch-option", place, f"--{name}", message, remedy)
     else:
         report.ignore(place, f"--{name[:40]}", f"`--{name[:40]}` is unknown here")
     return None
@@ -191,7 +193,9 @@ def _last_of_each(report: Report, directives: list[Directive]) -> dict[str, Dire
             report.ignore(one.place, f"--{name}", f"`{shown[:80]}`: {one.option.reason}")
         else:
             message = f"`--{name}` can't be taken over"
-            report.problem("sbatch/refused", one.place, f"--{name}", message, one.option.reason)
+            report.problem(
+                "spec/sbatch-refused", one.place, f"--{name}", message, one.option.reason
+            )
     for name in ("output", "error"):
         if name in found:
             message = f"`--{name}`: the output is kept by Stellwerk; see `stw logs`"

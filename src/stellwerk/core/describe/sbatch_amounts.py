@@ -50,7 +50,7 @@ class _Reader:
         self.found = found
 
     def wrong(self, name: str, message: str, remedy: str = "") -> None:
-        self.report.problem("sbatch/value", self.found[name][1], f"--{name}", message, remedy)
+        self.report.problem("spec/sbatch-value", self.found[name][1], f"--{name}", message, remedy)
 
     def value(self, name: str) -> str | None:
         return self.found[name][0].strip() if name in self.found else None
@@ -132,7 +132,7 @@ def _nodes(reader: _Reader) -> int:
     if dash and least.isdigit() and most.isdigit():
         place = reader.found["nodes"][1]
         message = f"of `--nodes {written[:20]}` the least is taken: {least[:9]}"
-        reader.report.notice("sbatch/nodes", place, "--nodes", message)
+        reader.report.notice("spec/sbatch-nodes", place, "--nodes", message)
         reader = _Reader(reader.report, {"nodes": (least, place)})
     return reader.whole("nodes", 1)
 

@@ -43,7 +43,7 @@ def body_of(report: Report, text: str, flags: str, name: str, amounts: Amounts) 
             before += f"export {variable}={values[variable]}\n"
         else:
             message = f"the script reads `${variable}`, which only Slurm sets"
-            report.notice("sbatch/variable", Node("scalar", 1, 1), "", message)
+            report.notice("spec/sbatch-variable", Node("scalar", 1, 1), "", message)
     starters = list(_SRUN.finditer(body))
     for starter in starters:
         _check_starter(report, starter, text.count("\n", 0, len(text) - len(body)) + 1, amounts)
@@ -55,9 +55,9 @@ def _check_starter(report: Report, found: re.Match[str], first_line: int, amount
     if amounts.tasks > 1:
         message = f"`srun` would start {amounts.tasks} processes, which can't be done yet"
         remedy = "use `torchrun`, or `--ntasks 1`"
-        report.problem("sbatch/tasks", place, "", message, remedy)
+        report.problem("spec/sbatch-tasks", place, "", message, remedy)
     elif found[1]:
-        report.problem("sbatch/exec", place, "", "`exec srun` needs Slurm", "leave out `exec`")
+        report.problem("spec/sbatch-exec", place, "", "`exec srun` needs Slurm", "leave out `exec`")
 
 
 def _values(name: str, amounts: Amounts) -> dict[str, str]:
