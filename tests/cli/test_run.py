@@ -300,8 +300,10 @@ def test_the_servers_refusal_of_a_task_is_told_alike(job: Job, stw: Stw, task: s
     result = stw("run", task)
     assert result.code == 2
     assert result.err.splitlines() == [
-        "error[place/never-fits]  task.yaml  16 CPUs asked, laptop can give at most 2"
-        "  help: ask for at most 2",
+        (
+            "error[place/never-fits]  task.yaml  16 CPUs asked, laptop can give at most 2"
+            "  help: ask for at most 2"
+        ),
         "1 error, nothing was submitted (exit 2)",
     ]
 

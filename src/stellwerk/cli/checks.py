@@ -49,11 +49,11 @@ def all_checks() -> list[Check]:
     except StellwerkError as error:
         return [Check("FAIL", p.message, p.help) for p in error.problems]
     checks = [check_home(settings), *check_disk(settings), *check_tools()]
-    client = Client(settings=settings)
     try:
-        started = client.ensure_server()
-        status = client.server_status()
-        clusters = client.clusters()
+        with Client(settings=settings) as client:
+            started = client.ensure_server()
+            status = client.server_status()
+            clusters = client.clusters()
     except StellwerkError as error:
         return [*checks, *(Check("FAIL", p.message, p.help) for p in error.problems)]
     up = "was started" if started else f"up {duration(status.uptime_ms)}"

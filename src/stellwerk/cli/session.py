@@ -73,7 +73,11 @@ def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def _remembered_names() -> list[str]:
-    client = connect(start=False)
+    with connect(start=False) as client:
+        return _names_of(client)
+
+
+def _names_of(client: Client) -> list[str]:
     path = os.path.join(client.settings.cache, "names.json")
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         if 0 <= time.time() - os.stat(path).st_mtime < REMEMBERED_S:
