@@ -32,8 +32,15 @@ def setup_environment(
 
 
 def common_environment(
-    task: Task, *, task_id: str, user: str, cluster: str, cloud: str, run_number: int,
-    addresses: Sequence[str], alternative: int = 0,
+    task: Task,
+    *,
+    task_id: str,
+    user: str,
+    cluster: str,
+    cloud: str,
+    run_number: int,
+    addresses: Sequence[str],
+    alternative: int = 0,
 ) -> dict[str, str]:
     """Gives what ``run`` sees on every node. ``addresses`` are the nodes', rank 0 first."""
     info = {"cluster_name": cluster, "cloud": cloud, "region": cluster, "zone": None}
