@@ -1,5 +1,6 @@
 """The schema for editors agrees with the reader on keys and kinds."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ def test_what_the_reader_accepts_an_editor_accepts() -> None:
                 continue
             for document in yaml.safe_load_all(case["yaml"]):
                 assert accepts(schema, document), case["id"]
+
+
+def test_the_file_for_editors_is_current() -> None:
+    """Written anew by `python scripts/task_schema.py` when the reader learns something."""
+    path = Path(__file__).parents[3] / "docs" / "task-file.schema.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == task_schema()
 
 
 def test_slips_are_seen() -> None:
