@@ -143,12 +143,13 @@ def _read(path: str) -> tuple[str, str]:
 
 def _workdir_in(text: str, name: str, wish: Wish, kind: Kind) -> str | None:
     """Reads the whole file, so that all its mistakes are told before anything is packed."""
-    if kind != "task":
+    if kind == "argv":
         return None
     describe = import_module("stellwerk.core.describe.tasks")
-    task = describe.read_tasks(
-        text, file=name, env=wish.env, secrets=wish.secrets, overrides=wish.overrides
-    )
+    read = describe.read
+    if kind == "sbatch":
+        read = import_module("stellwerk.core.describe.sbatch").read_batch
+    task = read(text, file=name, env=wish.env, secrets=wish.secrets, overrides=wish.overrides).task
     workdir = describe.local_workdir(task) if isinstance(task, Task) else None
     return None if workdir is None else str(workdir)
 
