@@ -12,6 +12,7 @@ from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
 from stellwerk.server import problems
 from stellwerk.server.handlers import blobs, control, events, fleet, logs, workloads
+from stellwerk.server.patience import with_patience
 from stellwerk.server.peer import Access, authorize
 from stellwerk.server.schema import openapi_json
 from stellwerk.server.services import Services
@@ -60,6 +61,7 @@ def make_app(services: Services, submits: Submits, access: Access) -> Litestar:
         },
         state=State({"access": access}),
         guards=[authorize],
+        middleware=[with_patience],
         before_request=note_seq,
         before_send=[say_seq],
         exception_handlers={

@@ -14,14 +14,19 @@ from asyncio import BaseTransport, Transport
 from functools import lru_cache
 from typing import Any, cast
 
+import h11
 import msgspec
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.server.problems import MEDIA_TYPE, refusal
 
 Connection = ASGIConnection[Any, Any, Any, Any]
+
+SILENT_S = 30.0
+"""How long a new connection may take to send its first request."""
 
 _UCRED = struct.Struct("3i")
 
@@ -44,9 +49,28 @@ class PeerProtocol(H11Protocol):
     """Puts the peer of a Unix socket into the state of every request of the connection."""
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Asks the kernel once per connection."""
+        """Asks the kernel once per connection; one that stays silent is closed."""
         super().connection_made(cast(Transport, transport))
         self.app_state = {**self.app_state, "peer": peer_of(transport.get_extra_info("socket"))}
+        self.loop.call_later(SILENT_S, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        never_spoke = cast("object | None", self.scope) is None
+        if never_spoke and not self.transport.is_closing():
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is no HTTP in the same form as everything else."""
+        status, body = refusal(Problem("request/http", msg, "speak HTTP/1.1"))
+        head = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        response = h11.Response(status_code=status, headers=head, reason=b"Bad Request")
+        for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
 
 def peer_of(connection: socket.socket | None) -> Peer | None:

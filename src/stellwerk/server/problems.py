@@ -35,6 +35,7 @@ TABLE: dict[str, Rule] = {
     "request/": Rule(400, 2, "The request can't be understood"),
     "request/path": Rule(404, 2, "There is nothing at this address"),
     "request/method": Rule(405, 2, "This address knows no such method"),
+    "request/timeout": Rule(408, 6, "The request came too slowly"),
     "request/too-large": Rule(413, 2, "The request is too large"),
     "spec/": Rule(422, 2, "The task can't be accepted"),
     "submit/": Rule(422, 2, "The task can't be accepted"),
@@ -107,6 +108,12 @@ def answer(problems: Sequence[Problem]) -> Response[bytes]:
     return Response(
         msgspec.json.encode(told), media_type=MEDIA_TYPE, status_code=told.status, headers=headers
     )
+
+
+def refusal(problem: Problem) -> tuple[int, bytes]:
+    """Status and body for one problem, where there is no request yet to answer."""
+    told = document([problem])
+    return told.status, msgspec.json.encode(told)
 
 
 def on_stellwerk_error(_request: AnyRequest, error: StellwerkError) -> Response[bytes]:

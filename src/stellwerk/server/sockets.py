@@ -4,6 +4,7 @@ The Unix socket is 0600 in a folder of its user's own (0660 in a folder of the g
 is named); a TCP address is only opened together with a token file that nobody else can read.
 """
 
+import contextlib
 import grp
 import os
 import secrets
@@ -58,9 +59,11 @@ def bind_tcp(address: str) -> socket.socket:
         family, kind, proto, _, place = socket.getaddrinfo(
             host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        bound = socket.socket(family, kind, proto)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(place)
+        with contextlib.ExitStack() as undo:
+            bound = undo.enter_context(socket.socket(family, kind, proto))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(place)
+            undo.pop_all()
     except OSError as error:
         raise StellwerkError.of(
             "server/listen",

@@ -1,0 +1,83 @@
+"""A workload's records as sentences."""
+
+from typing import get_args
+
+import pytest
+
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.commands import Submit
+from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.workload import RunEnd
+from stellwerk.server.story import sentence, timeline
+from stellwerk.testing.builders import a_shape, an_allocation
+
+ID, RUN = WorkloadId("w-1"), RunId("w-1-2")
+SUBMIT = Submit(ID, "job", "default", a_shape(), BlobHash("0" * 64))
+
+SENTENCES = [
+    (ev.Submitted("ada", SUBMIT), "submitted by ada to queue default"),
+    (ev.Held(ID, Reason("held", {"actor": "bob"})), "held by bob"),
+    (ev.Released(ID), "released by bob"),
+    (ev.PriorityChanged(ID, 7), "priority set to 7 by bob"),
+    (ev.CancelRequested(ID), "cancel asked by bob"),
+    (
+        ev.RunPlanned(ID, RUN, 2, an_allocation("lab", "n1"), DecisionId("d-9")),
+        "run 2 placed on lab (n1), decision d-9",
+    ),
+    (
+        ev.RunPlanned(ID, RUN, 2, an_allocation("pc", "pc"), DecisionId("d-9")),
+        "run 2 placed on pc, decision d-9",
+    ),
+    (ev.RunProgressed(RUN, "Running"), "run 2 is running"),
+    (ev.NoticeGiven(RUN, "cancel", 30_000), "run 2 has 30 s to stop: it was cancelled"),
+    (ev.NoticeWithdrawn(RUN), "run 2 need not stop any more"),
+    (
+        ev.ReachabilityChanged(RUN, reachable=False),
+        "the machine of run 2 can't be reached; nothing ends",
+    ),
+    (
+        ev.RunEnded(RUN, RunEnd("exited", code=3), Reason("exit_code", {"exit_code": 3})),
+        "run 2 ended: the command ended with exit code 3",
+    ),
+    (
+        ev.WorkloadEnded(ID, "Cancelled", Reason("cancelled", {"actor": "bob"})),
+        "Cancelled: cancelled by bob",
+    ),
+    (ev.LeaderChanged(1, "0.1.0"), ""),
+    (ev.ClusterObserved(Cluster("lab", "local", ())), ""),
+    (ev.ShapeWaits(ShapeId("s"), DecisionId("d"), ()), ""),
+]
+
+
+def record(event: ev.Event, at_ms: int = 5) -> ev.Record:
+    return ev.Record(1, at_ms, 1, "bob", "default", event)
+
+
+@pytest.mark.parametrize(("event", "text"), SENTENCES)
+def test_each_record_has_its_sentence(event: ev.Event, text: str) -> None:
+    """Plain, with the numbers that matter; records about no workload have none."""
+    assert sentence(record(event)) == text
+
+
+def test_no_record_is_left_without_words() -> None:
+    """Every type of event is known, those that only say something about a workload too."""
+    told = {type(event) for event, _ in SENTENCES}
+    rest: list[ev.Event] = [
+        ev.Requeued(ID, Reason("checkpointed", {"exit_code": 85})),
+        ev.CommandRefused("hold", ID, Reason("not_waiting", {"phase": "Running"})),
+        ev.ActionDropped("start-run", ID, Reason("stale")),
+    ]
+    assert told | {type(event) for event in rest} == set(get_args(ev.Event))
+    assert all(sentence(record(event)) for event in rest)
+
+
+def test_a_timeline_keeps_the_order_and_leaves_out_what_says_nothing() -> None:
+    """As it happened."""
+    records = [
+        record(ev.Submitted("ada", SUBMIT), 1),
+        record(ev.LeaderChanged(2, "x"), 2),
+        record(ev.Released(ID), 3),
+    ]
+    assert [moment.at_ms for moment in timeline(records)] == [1, 3]
