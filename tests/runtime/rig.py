@@ -134,8 +134,11 @@ class Rig:
         """Start an agent and connect as soon as its socket is there."""
         if self._client is not None:
             self._client.close()
+        # An agent whose test breaks off leaves by itself.
+        patience = [] if "--idle-exit-s" in more else ["--idle-exit-s", "60"]
+        place = ["--root", self.root, "--socket", self.socket]
         self.agent = subprocess.Popen(
-            [*self.command("serve", "--root", self.root), "--socket", self.socket, *more],
+            self.command("serve", *place, *patience, *more),
             env={**self.environment(), **(env or {})},
             start_new_session=True,
         )
@@ -162,16 +165,21 @@ class Rig:
     def close(self) -> None:
         """End every run and the agent."""
         if self.agent is not None:
-            if self.agent.poll() is not None:
-                self.start_agent()
-            for run in self.client.ask("list")["runs"]:
-                if run["state"] != "ended":
-                    self.client.ask("kill", run=run["run"])
-            for run in self.client.ask("list")["runs"]:
-                self.ended(run["run"])
-            self.client.close()
-            self.agent.terminate()
-            self.agent.wait()
+            try:
+                if self.agent.poll() is not None:
+                    self.start_agent()
+                self._end_runs()
+                self.client.close()
+            finally:
+                self.agent.terminate()
+                self.agent.wait()
+
+    def _end_runs(self) -> None:
+        for run in self.client.ask("list")["runs"]:
+            if run["state"] != "ended":
+                self.client.ask("kill", run=run["run"])
+        for run in self.client.ask("list")["runs"]:
+            self.ended(run["run"])
 
     # -- runs ------------------------------------------------------------------------------------
 

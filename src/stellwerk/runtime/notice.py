@@ -71,7 +71,8 @@ class Notice:
             self.why, self.withdrawn, self._withdrawn_at_ms = why, False, None
             self._at_ms, self._grace_ms, self._deadline = now_ms(), grace_ms, deadline
             self._sent, self._told, self._awaited = [], set(), []
-            self._schedule(signals)
+            if grace_ms > 0:
+                self._schedule(signals)
         self._write_stop_file()
         self._hands.loop.after("grace", self._left_ms(), self._hands.kill_everything)
         self._hands.changed()
