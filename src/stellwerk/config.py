@@ -184,7 +184,8 @@ def _default_socket(env: Mapping[str, str], so_far: Mapping[str, Setting]) -> Va
     runtime = env.get("XDG_RUNTIME_DIR", "")
     if runtime and len(runtime) < 60 and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
         return os.path.join(runtime, f"stellwerk-{key}", "server.sock")
-    return f"/tmp/stellwerk-{os.getuid()}-{key}/server.sock"  # noqa: S108 (its folder is ours, 0700)
+    folder = f"/tmp/stellwerk-{os.getuid()}-{key}"  # noqa: S108 (ours alone, or it is refused)
+    return os.path.join(folder, "server.sock")
 
 
 def _default_cache(env: Mapping[str, str], _so_far: Mapping[str, Setting]) -> Value:

@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from stellwerk.cli.main import main
 from stellwerk.config import load
+from tests.cli.jobs import Job
 from tests.client.fake_server import STATUS, FakeServer
 
 
@@ -48,3 +50,15 @@ def stw(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return Result(ended.value.code, out, err)
 
     return call
+
+
+@pytest.fixture
+def job(server: FakeServer) -> Job:
+    return Job(server)
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("task.yaml").write_text("run: echo hello\n")
+    return "task.yaml"

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from stellwerk.cli import checks
 from stellwerk.config import load
 from tests.cli.conftest import Stw
 from tests.client.fake_server import STATUS, FakeServer, Says, reason, refuses, row, run, show
@@ -245,130 +244,12 @@ def test_settings_say_where_they_come_from(stw: Stw, monkeypatch: pytest.MonkeyP
     assert {one["name"]: one["origin"] for one in shown}["output"] == "default"
 
 
-@pytest.fixture
-def files(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished job with files in each of its areas."""
-    job = tmp_path / "job"
-    for area in ("work", "outputs", "checkpoints"):
-        (job / area / "sub").mkdir(parents=True)
-        (job / area / "sub" / "a.txt").write_text(area)
-    page = show(
-        "digits",
-        "Succeeded",
-        work_dir=str(job / "work"),
-        output_dir=str(job / "outputs"),
-        checkpoint_dir=str(job / "checkpoints"),
-    )
-    server.on("GET", "/v1/workloads/digits", page)
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    return job
-
-
-def test_files_are_listed(files: Path, stw: Stw) -> None:
-    """In the work directory, or in an area that is named."""
-    assert stw("ls", "digits", "-o", "name").lines == ["sub/"]
-    assert stw("ls", "digits", "outputs:sub", "--columns", "name,size").lines == [
-        "NAME\tSIZE",
-        "a.txt\t7 B",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("sub/a.txt", "work"),
-        ("outputs:sub/a.txt", "outputs"),
-        ("checkpoints:/sub/a.txt", "checkpoints"),
-    ],
-)
-def test_a_file_is_copied(files: Path, stw: Stw, path: str, text: str) -> None:
-    """Under its own name; what is there isn't overwritten unasked."""
-    assert stw("cp", f"digits:{path}", ".").code == 0
-    assert Path("a.txt").read_text() == text
-    assert stw("cp", f"digits:{path}", ".").code == 1
-    assert stw("cp", f"digits:{path}", ".", "--force").code == 0
-
-
-def test_a_folder_is_copied_whole(files: Path, stw: Stw) -> None:
-    """A whole area too, under the area's name."""
-    assert "copied 1 file to ./outputs" in stw("cp", "digits:outputs:").err
-    assert Path("outputs/sub/a.txt").read_text() == "outputs"
-
-
-@pytest.mark.parametrize("path", ["../secret", "outputs:sub/../../work", "link"])
-def test_no_path_leads_out_of_a_job(files: Path, stw: Stw, path: str) -> None:
-    """Neither by dots nor through a link that a job made."""
-    (files / "secret").write_text("")
-    (files / "work" / "link").symlink_to("/etc")
-    result = stw("ls", "digits", path)
-    assert result.code == 2
-    assert "leads out of" in result.err
-
-
-def test_files_that_are_not_there_are_not_found(files: Path, server: FakeServer, stw: Stw) -> None:
-    """A path, an area, or a job that hasn't run."""
-    assert stw("ls", "digits", "nope").code == 3
-    server.on("GET", "/v1/workloads/digits", show("digits", "Pending"))
-    assert "hasn't run yet" in stw("ls", "digits").err
-    server.on("GET", "/v1/workloads/digits", show("digits", "Failed", runs=[run(1)]))
-    assert stw("ls", "digits").code == 3
-
-
-def test_a_source_names_a_job(stw: Stw) -> None:
-    """`NAME:PATH`, not a path alone."""
-    assert stw("cp", "a.txt", ".").code == 2
-
-
 def test_a_rerun_asks_the_server_for_the_same_again(server: FakeServer, stw: Stw) -> None:
     """The server has text, code, variables and secrets."""
     again = {"id": "w-2", "name": "digits-2", "phase": "Pending", "notices": []}
     server.on("POST", "/v1/workloads/digits/rerun", again)
     assert stw("rerun", "digits", "-o", "name").out == "digits-2\n"
     assert len(server.asked[-1].json()["key"]) == 24
-
-
-def test_doctor_looks_at_everything(
-    server: FakeServer, stw: Stw, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is well, what isn't, and what to do; 1 if anything fails."""
-    monkeypatch.setattr(checks, "LEAST_DISK", 0)
-    device = {"index": 0, "kind": "T4", "memory_bytes": 2**34, "foreign_bytes": 2**30}
-    node = {"name": "n1", "cpus": 2, "cpus_free": 1, "devices": [device]}
-    server.on(
-        "GET",
-        "/v1/clusters",
-        {
-            "items": [
-                {"name": "lab", "state": "ready", "nodes": [node], "facts_age_ms": 200_000},
-                {"name": "far", "state": "not ready", "nodes": [{"name": "f", "note": "no route"}]},
-            ]
-        },
-    )
-    os.chmod(load().socket, 0o600)
-    result = stw("doctor")
-    assert result.code == 0
-    assert "ok    server 0.1.0, pid 4242, up 1 min 05 s, 17 records in the journal" in result.lines
-    assert "warn  far is not ready: no route   -> stw clusters" in result.lines
-    assert any("1 GiB of GPU 0 are held by processes outside" in line for line in result.lines)
-    assert any("what is known of lab is 3 min 20 s old" in line for line in result.lines)
-    os.chmod(load().socket, 0o666)
-    result = stw("doctor")
-    assert result.code == 1
-    assert any(line.startswith("FAIL  ") and "open to everybody" in line for line in result.lines)
-
-
-def test_doctor_knows_network_file_systems(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks and durability aren't promised there."""
-    monkeypatch.setattr(checks, "file_system_of", lambda _: "nfs4")
-    assert checks.check_home(load()).state == "FAIL"
-
-
-def test_doctor_warns_of_another_version() -> None:
-    """A server that was started before an upgrade still runs."""
-    assert [check.state for check in checks.check_versions("0.0.9")] == ["warn"]
-    assert list(checks.check_versions("0.1.0")) == []
 
 
 def test_clusters_and_gpus_are_lists(server: FakeServer, stw: Stw) -> None:

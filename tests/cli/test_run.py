@@ -1,74 +1,17 @@
-"""`stw run`: what is sent, what is said, and which exit code comes back."""
+"""`stw run`: what is sent, and what is said when it can't be."""
 
 import json
-import os
-import pty
-import select
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Stw
-from tests.client.fake_server import FakeServer, Says, reason, refuses, run, show
+from tests.cli.jobs import Job, ended
+from tests.client.fake_server import reason, refuses
 
-SUBMITTED = {"id": "w-1", "name": "digits", "phase": "Pending", "notices": []}
 STW = [sys.executable, "-m", "stellwerk.cli"]
-
-
-def ended(phase: str = "Succeeded", code: int | None = 0, **more: Any) -> dict[str, Any]:
-    end = {
-        "how": "exited",
-        "code": code,
-        "signal": None,
-        "message": "",
-        "last_lines": ["bye"],
-        "peak_memory_bytes": 128 * 2**20,
-        "cpu_ms": 900,
-        "checkpointed": False,
-        "put_back": False,
-    }
-    one = run(1, "Ended", ended_ms=1_700_000_004_400, end=end)
-    return {
-        **show("digits", phase, exit_code=code, runs=[one], ended_ms=1_700_000_004_500, **more),
-        "id": "w-1",
-    }
-
-
-class Job:
-    """A workload that the fake server plays: it prints, and then it has ended."""
-
-    def __init__(self, server: FakeServer) -> None:
-        self.server = server
-        self.page = ended()
-        server.on("POST", "/v1/workloads", SUBMITTED)
-        server.on("GET", "/v1/workloads/w-1", lambda _: self.page)
-        server.on("GET", "/v1/workloads/digits", lambda _: self.page)
-        server.on("GET", "/v1/events", Says([]))
-        self.prints(b"hello\n")
-
-    def prints(self, *chunks: bytes) -> None:
-        self.server.on("GET", "/v1/workloads/w-1/logs", Says(list(chunks)))
-
-    @property
-    def submitted(self) -> Any:
-        return self.server.bodies("POST", "/v1/workloads")[-1]
-
-
-@pytest.fixture
-def job(server: FakeServer) -> Job:
-    return Job(server)
-
-
-@pytest.fixture
-def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    Path("task.yaml").write_text("run: echo hello\n")
-    return "task.yaml"
 
 
 def test_a_task_is_submitted_and_followed(job: Job, stw: Stw, task: str) -> None:
@@ -163,53 +106,19 @@ def test_flags_travel_as_they_were_typed(
     monkeypatch.setenv("TOKEN", "s3cret")
     monkeypatch.setenv("MINE", "here")
     Path("more.env").write_text("A=1\nB='two words'\n")
-    stw(
-        "run",
-        task,
-        "-d",
-        "--name",
-        "n",
-        "--cpus",
-        "2+",
-        "--memory",
-        "4",
-        "--gpus",
-        "A100:2",
-        "--num-nodes",
-        "2",
-        "--priority",
-        "7",
-        "--queue",
-        "q",
-        "--gpu-memory",
-        "4Gi",
-        "--time-limit",
-        "2h",
-        "--checkpoint-grace",
-        "90s",
-        "--infra",
-        "local",
-        "--env",
-        "B=3",
-        "--env",
-        "MINE",
-        "--env-file",
-        "more.env",
-        "--secret",
-        "TOKEN",
-        "-l",
-        "team=x",
-        "--hold",
-        "--key",
-        "k1",
+    flags = (
+        "--name n --cpus 2+ --memory 4 --gpus A100:2 --num-nodes 1 --priority 7 --queue q "
+        "--gpu-memory 4Gi --time-limit 2h --checkpoint-grace 90s --infra local --env B=3 "
+        "--env MINE --env-file more.env --secret TOKEN -l team=x --hold --key k1"
     )
+    stw("run", task, "-d", *flags.split())
     body = job.submitted
     assert body["overrides"] == {
         "name": "n",
         "cpus": "2+",
         "memory": "4",
         "gpus": "A100:2",
-        "num_nodes": 2,
+        "num_nodes": 1,
         "priority": 7,
         "queue": "q",
         "gpu_memory": "4Gi",
@@ -258,6 +167,7 @@ def test_one_thing_is_run(stw: Stw, arguments: list[str]) -> None:
 def test_a_batch_script_is_known_by_its_first_line(job: Job, stw: Stw, task: str) -> None:
     """`#!` begins a script, whatever its name."""
     Path("job").write_text("#!/bin/bash\n#SBATCH --time=1\necho\n")
+    job.server.on("POST", "/v1/blobs/missing", {"missing": []})
     stw("run", "-d", "job")
     assert job.submitted["kind"] == "sbatch"
 
@@ -351,115 +261,3 @@ def test_a_large_work_directory_needs_a_yes(
     result = stw("run", "-d", "--yes", task)
     assert result.code == 0
     assert "packed 3 files, 0 B (0 B sent)" in result.err
-
-
-def test_phases_are_told_once_each(job: Job, stw: Stw, task: str) -> None:
-    """Without a terminal there is one line for each change, and none for none."""
-    why = [reason("no_room", "capacity", "2 CPUs asked, 1 free on laptop")]
-    pages = iter(
-        [
-            show("digits", "Pending", reasons=why),
-            show("digits", "Pending", reasons=why),
-            show("digits", "Running", runs=[run(2)]),
-            ended(),
-        ]
-    )
-    last = [ended()]
-
-    def page(_: object) -> dict[str, Any]:
-        last[0] = next(pages, last[0])
-        return last[0]
-
-    def output() -> Any:
-        yield b"hi\n"
-        time.sleep(0.5)
-
-    event = b'data: {"seq": %d, "at_ms": 1, "event": {"type": "x"}}\n\n'
-
-    def events() -> Any:
-        for number in range(1, 9):
-            time.sleep(0.03)
-            yield event % number
-
-    job.server.on("GET", "/v1/workloads/w-1", page)
-    job.server.on("GET", "/v1/events", lambda _: Says(events(), cut=True))
-    job.server.on("GET", "/v1/workloads/w-1/logs", lambda _: Says(output()))
-    lines = stw("run", task).err.splitlines()
-    assert lines[1:3] == [
-        "waiting: capacity: 2 CPUs asked, 1 free on laptop",
-        "running on laptop (run 2)",
-    ]
-
-
-def test_a_lost_server_is_125_once_there_is_a_job(
-    job: Job, stw: Stw, task: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A code of ours can't be mistaken for the job's."""
-    job.server.on("GET", "/v1/workloads/w-1/logs", refuses("internal", "oops", 500, 1))
-    result = stw("run", task)
-    assert result.code == 125
-    assert "error[internal]  oops" in result.err
-    assert "the job itself is not affected" in result.err
-
-
-def start_following(job: Job, seconds: float, **how: Any) -> "subprocess.Popen[bytes]":
-    """Runs `stw` on a job that prints once and then takes its time."""
-
-    def output() -> Any:
-        yield b"begun\n"
-        time.sleep(seconds)
-
-    job.page = {**show("digits", "Running", runs=[run(1)]), "id": "w-1"}
-    job.server.on("GET", "/v1/workloads/w-1/logs", lambda _: Says(output()))
-    return subprocess.Popen([*STW, "run", "task.yaml"], **how)
-
-
-def test_ctrl_c_without_a_terminal_detaches(job: Job, task: str) -> None:
-    """The job goes on, and the sentence says how to come back."""
-    with start_following(job, 2, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"begun\n"
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
-    assert process.returncode == 130
-    assert err.decode().splitlines()[-1] == (
-        "digits goes on; to follow it again: stw logs -f digits"
-    )
-    assert "cancel" not in [asked.path.rsplit("/", 1)[1] for asked in job.server.asked]
-
-
-@pytest.mark.parametrize(
-    ("answer", "code", "cancelled"), [(b"d\n", 130, False), (b"f\n", 0, False), (b"c\n", 130, True)]
-)
-def test_ctrl_c_on_a_terminal_asks(
-    job: Job, task: str, answer: bytes, code: int, cancelled: bool
-) -> None:
-    """Detach, keep following, or cancel: nothing happens by accident."""
-    job.server.on(
-        "POST", "/v1/workloads/w-1/cancel", {"id": "w-1", "name": "d", "phase": "Running"}
-    )
-    ours, theirs = pty.openpty()
-    with start_following(job, 1.5, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        screen = read_until(ours, b"begun")
-        process.send_signal(signal.SIGINT)
-        screen += read_until(ours, b"keep following: ")
-        job.page = ended("Cancelled" if cancelled else "Succeeded", None if cancelled else 0)
-        os.write(ours, answer)
-        screen += read_until(ours, b"stw logs -f" if answer == b"d\n" else b"details: ")
-        assert process.wait(timeout=10) == code
-    os.close(theirs)
-    os.close(ours)
-    assert b"digits goes on.  [d] detach, [c] cancel it, [f] keep following: " in screen
-    paths = [asked.path.rsplit("/", 1)[1] for asked in job.server.asked]
-    assert ("cancel" in paths) == cancelled
-
-
-def read_until(descriptor: int, mark: bytes, seconds: float = 10) -> bytes:
-    """Reads a terminal until something stands there."""
-    seen = b""
-    deadline = time.monotonic() + seconds
-    while mark not in seen:
-        ready, _, _ = select.select([descriptor], [], [], deadline - time.monotonic())
-        assert ready, seen
-        seen += os.read(descriptor, 4096)
-    return seen

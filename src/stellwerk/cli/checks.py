@@ -48,7 +48,7 @@ def all_checks() -> list[Check]:
         settings = load()
     except StellwerkError as error:
         return [Check("FAIL", p.message, p.help) for p in error.problems]
-    checks = [check_home(settings), *check_disk(settings), *check_tools()]
+    checks = [check_home(settings), *check_disk(settings), *check_tools(), *check_driver()]
     try:
         with Client(settings=settings) as client:
             started = client.ensure_server()
@@ -109,6 +109,18 @@ def check_tools() -> Iterator[Check]:
         )
     if shutil.which("bash") is None:
         yield Check("FAIL", "bash isn't installed: no task can run", "install bash")
+
+
+def check_driver() -> Iterator[Check]:
+    """GPUs are found through NVIDIA's management library, which comes with the driver."""
+    import ctypes
+
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        yield Check("ok", "no NVIDIA driver here (libnvidia-ml.so.1), so no GPU was looked for")
+    else:
+        yield Check("ok", "the NVIDIA driver is here (libnvidia-ml.so.1)")
 
 
 def check_versions(server: str) -> Iterator[Check]:

@@ -74,11 +74,11 @@ def _interrupted(client: Client, id: str, narrator: Narrator, watcher: "_Watcher
             )
         else:
             answer = "d"
-        if answer == "f":
-            return None
         if answer == "c":
             client.cancel(id)
             narrator.say(f"{name} is asked to end; Ctrl-C again detaches")
+        if answer in {"c", "f"}:
+            watcher.resume()
             return None
         narrator.insist(f"{name} goes on; to follow it again: stw logs -f {name}")
         return INTERRUPTED
@@ -88,8 +88,6 @@ def _interrupted(client: Client, id: str, narrator: Narrator, watcher: "_Watcher
     except StellwerkError as error:
         narrator.insist(str(error))
         return OURS
-    finally:
-        watcher.resume()
 
 
 class _Watcher:
@@ -100,8 +98,8 @@ class _Watcher:
         self._id = id
         self._narrator = narrator
         self._over = threading.Event()
-        self._running = threading.Event()
-        self._running.set()
+        self._talks = True
+        self._talking = threading.Lock()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._told: tuple[str, int, str] = ("", 0, "")
 
@@ -109,18 +107,22 @@ class _Watcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Says no more; returns once nothing is being said."""
+        """Says no more."""
         self._over.set()
+        self.pause()
         if self._thread.is_alive():
             self._thread.join(timeout=LOOK_AGAIN_S)
         self._client.close()
         self._narrator.end()
 
     def pause(self) -> None:
-        self._running.clear()
+        """Says no more for now; returns once nothing is being said."""
+        with self._talking:
+            self._talks = False
 
     def resume(self) -> None:
-        self._running.set()
+        """Talks again."""
+        self._talks = True
 
     def _watch(self) -> None:
         """Looks once for each change that the server tells, and now and then for the clock."""
@@ -136,8 +138,9 @@ class _Watcher:
                 continue
             if self._over.is_set() or show.ended:
                 return
-            self._running.wait()
-            self._tell(show)
+            with self._talking:
+                if self._talks:
+                    self._tell(show)
             changed.wait(LOOK_AGAIN_S)
 
     def _listen(self, changed: threading.Event) -> None:

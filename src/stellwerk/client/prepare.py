@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
 from stellwerk.client.wire import Kind, Override, Submission
 from stellwerk.config import Settings
 from stellwerk.core.model.errors import Problem, SpecError, StellwerkError
@@ -143,13 +145,13 @@ def _read(path: str) -> tuple[str, str]:
 
 def _workdir_in(text: str, name: str, wish: Wish, kind: Kind) -> str | None:
     """Reads the whole file, so that all its mistakes are told before anything is packed."""
-    if kind == "argv":
-        return None
     describe = import_module("stellwerk.core.describe.tasks")
     read = describe.read
     if kind == "sbatch":
         read = import_module("stellwerk.core.describe.sbatch").read_batch
     task = read(text, file=name, env=wish.env, secrets=wish.secrets, overrides=wish.overrides).task
+    if problems := import_module("stellwerk.core.describe.support").unsupported(task):
+        raise SpecError([structs.replace(one, file=one.file or name) for one in problems])
     workdir = describe.local_workdir(task) if isinstance(task, Task) else None
     return None if workdir is None else str(workdir)
 

@@ -64,7 +64,7 @@ def _matches(row: Row, pattern: str) -> bool:
 
 
 def _names_an_end(phase: str | None) -> bool:
-    return bool(phase) and phase.lower() in {"succeeded", "failed", "cancelled"}  # type: ignore[union-attr]
+    return (phase or "").lower() in {"succeeded", "failed", "cancelled"}
 
 
 def _then(rows: list[Row], everything: bool) -> str:
