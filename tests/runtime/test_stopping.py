@@ -93,6 +93,12 @@ def facts(**changes: object) -> Facts:
             True,
         ),
         ({"notice": "cancel", "withdrawn": True, "code": 1}, "exited", False, False),
+        (
+            {"notice": "time_limit", "withdrawn": True, "code": 143, "reached_by_it": True},
+            "notice",
+            False,
+            True,
+        ),
     ],
 )
 def test_meaning_of_an_end(

@@ -221,6 +221,9 @@ def _after_notice(
 ) -> Optional[End]:
     """The end of a job that had a notice; None if it means what it would have meant without."""
     how = {WINDOW: "window", TIME_LIMIT: "time_limit"}.get(facts.notice or "", "notice")
+    if how == "time_limit" and not in_force:
+        # The limit was lifted: what its signals broke goes on like anything interrupted.
+        how = "notice"
     may_go_on = how != "time_limit"
     if facts.cause == "not_started":
         return End(how, code, number, checkpointed=saved, put_back=may_go_on)
