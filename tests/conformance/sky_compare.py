@@ -111,7 +111,8 @@ def _choice(expected: Any, task: Task) -> list[str]:
 
 
 def _resources(expected: Any, task: Task) -> list[str]:
-    wanted = [wanted_resource(one) for one in expected or [{}]]
+    cases = [expected] if isinstance(expected, dict) else expected or [{}]
+    wanted = [wanted_resource(one) for one in cases]
     actual = [actual_resource(one) for one in task.resources]
     if task.choice != "ordered":
         wanted, actual = sorted(wanted, key=in_order), sorted(actual, key=in_order)

@@ -119,6 +119,21 @@ def test_prose_is_not_compared() -> None:
     assert not check(case)
 
 
+def test_flags_in_words() -> None:
+    """As on a command line, or as a map."""
+    case: dict[str, Any] = {"id": "a", "yaml": "envs: {A: null}\nrun: x", "expect_error": "A"}
+    wanted = {"envs": {"A": "1"}, "resources": {"cpus": "4+"}}
+    case["expect_with_cli"] = wanted
+    for cli in (
+        "--env A=1 --cpus=4+",
+        ["--env", "A=1", "--cpus", "4+"],
+        {"env": "A=1", "cpus": "4+"},
+    ):
+        assert not check(case | {"cli": cli})
+    assert check(case | {"cli": "--env A=2 --cpus 4+"})
+    assert check(case | {"cli": "--env A=1"})
+
+
 def test_a_refusal_must_come() -> None:
     """And a task that should be read must not be refused."""
     assert not check({"id": "a", "yaml": "nam: x", "expect_error": "any words"})

@@ -5,6 +5,7 @@ file that isn't there gives no test; a key that nobody knows fails its case.
 """
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,9 @@ def check(case: Case) -> list[str]:
     return result
 
 
-def _flags(cli: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _flags(written: Any) -> tuple[dict[str, Any], list[str]]:
     """The flags as arguments of `read_tasks`, and those that there are not."""
+    cli = written if isinstance(written, dict) else _words(written)
     flags: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
     stray: list[str] = []
@@ -98,6 +100,20 @@ def _flags(cli: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         elif key not in PROSE:
             stray.append(key)
     return ({**flags, "overrides": overrides} if overrides else flags), stray
+
+
+def _words(written: str | list[str]) -> dict[str, Any]:
+    """Flags as on a command line: `--env A=1 --gpus=A100`."""
+    words = shlex.split(written) if isinstance(written, str) else [str(word) for word in written]
+    cli: dict[str, Any] = {}
+    while words:
+        name, equals, value = words.pop(0).partition("=")
+        value = value if equals else words.pop(0) if words else ""
+        if name in {"--env", "--secret"}:
+            cli.setdefault(name, []).append(value)
+        else:
+            cli[name] = value
+    return cli
 
 
 def _pairs(written: Any) -> dict[str, str]:

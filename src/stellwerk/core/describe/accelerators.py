@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec import Struct
 
 from stellwerk.core.describe.fields import did_you_mean, expected
@@ -15,7 +17,11 @@ from stellwerk.core.model.devices import (
 )
 from stellwerk.core.model.quantity import BadQuantity
 
+MOST_KINDS = 100
 Accelerator = NamedAccelerator | AcceleratorSelector
+
+
+_T = TypeVar("_T")
 
 
 class Wish(Struct, frozen=True):
@@ -56,7 +62,7 @@ def one_accelerator(report: Report, node: Node, path: str) -> Wish | None:
 
 def _of_list(report: Report, node: Node, path: str) -> Wish | None:
     found: list[Accelerator] = []
-    for i, item in enumerate(node.items):
+    for i, item in enumerate(_few(report, node, path, node.items)):
         where = f"{path}[{i}]"
         if item.text is None:
             expected(report, item, where, "an accelerator such as `A100:2`")
@@ -68,7 +74,7 @@ def _of_list(report: Report, node: Node, path: str) -> Wish | None:
 
 def _of_map(report: Report, node: Node, path: str) -> Wish | None:
     found: list[Accelerator] = []
-    for entry in node.entries:
+    for entry in _few(report, node, path, node.entries):
         where = f"{path}.{entry.key}"
         count = entry.value.value
         if entry.value.is_null:
@@ -83,6 +89,13 @@ def _of_map(report: Report, node: Node, path: str) -> Wish | None:
             found.append(one)
     _check_some(report, node, path)
     return Wish(tuple(found)) if found else None
+
+
+def _few(report: Report, node: Node, path: str, kinds: list[_T]) -> list[_T]:
+    if len(kinds) > MOST_KINDS:
+        message = f"`{path}` names {len(kinds)} accelerators, {MOST_KINDS} may be"
+        report.problem("spec/too-large", node, path, message)
+    return kinds[:MOST_KINDS]
 
 
 def _check_some(report: Report, node: Node, path: str) -> None:
@@ -103,6 +116,6 @@ def _one(report: Report, node: Node, path: str, written: str) -> Accelerator | N
             path,
             f"`{found.name[:60]}` isn't in the table of devices; only a cluster that has a card "
             "of this very name will do",
-            did_you_mean(found.name, names, cutoff=0.7),
+            "" if report.told else did_you_mean(found.name, names, cutoff=0.7),
         )
     return found

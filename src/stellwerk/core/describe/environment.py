@@ -44,7 +44,7 @@ def read_environment(report: Report, task: Node, given: Given) -> Environment:
     """The variables and secrets of a task, with those of the flags laid over them."""
     envs = _read_envs(report, task.get("envs"), given.envs)
     secrets: dict[str, str] = {}
-    managed: list[SecretRef] = []
+    managed: dict[str, SecretRef] = {}
     spans: list[tuple[int, int]] = []
     _read_secrets(report, task.get("secrets"), secrets, managed, spans, given.secrets)
     _read_managed(report, task.get("managed_secrets"), managed)
@@ -55,7 +55,7 @@ def read_environment(report: Report, task: Node, given: Given) -> Environment:
         if check_name(report, None, flag, name) and check_size(report, None, flag, name, value)
     }
     _check_docker_login(report, task, envs, secrets)
-    return Environment(envs, secrets, tuple(managed), tuple(spans))
+    return Environment(envs, secrets, tuple(managed.values()), tuple(spans))
 
 
 def as_text(node: Node) -> str:
@@ -147,25 +147,22 @@ def _reference(written: str) -> SecretRef:
 
 
 def _add_reference(
-    report: Report, node: Node, path: str, ref: SecretRef, managed: list[SecretRef]
+    report: Report, node: Node, path: str, ref: SecretRef, managed: dict[str, SecretRef]
 ) -> None:
     if not check_name(report, node, path, ref.name):
         return
-    for place, other in enumerate(managed):
-        if other.name == ref.name:
-            # Named twice it is one secret; a mount path or scope given at either place holds.
-            managed[place] = SecretRef(
-                ref.name, other.scope or ref.scope, other.mount_path or ref.mount_path
-            )
-            return
-    managed.append(ref)
+    other = managed.setdefault(ref.name, ref)
+    # Named twice it is one secret; a mount path or scope given at either place holds.
+    managed[ref.name] = SecretRef(
+        ref.name, other.scope or ref.scope, other.mount_path or ref.mount_path
+    )
 
 
 def _read_secrets(
     report: Report,
     node: Node | None,
     secrets: dict[str, str],
-    managed: list[SecretRef],
+    managed: dict[str, SecretRef],
     spans: list[tuple[int, int]],
     given: Mapping[str, str],
 ) -> None:
@@ -217,7 +214,7 @@ def _note_span(node: Node, spans: list[tuple[int, int]]) -> None:
         _note_span(child, spans)
 
 
-def _read_listed(report: Report, item: Node, path: str, managed: list[SecretRef]) -> None:
+def _read_listed(report: Report, item: Node, path: str, managed: dict[str, SecretRef]) -> None:
     written = text(report, item, path)
     if written is None:
         return
@@ -233,7 +230,7 @@ def _read_listed(report: Report, item: Node, path: str, managed: list[SecretRef]
     _add_reference(report, item, path, _reference(written), managed)
 
 
-def _read_managed(report: Report, node: Node | None, managed: list[SecretRef]) -> None:
+def _read_managed(report: Report, node: Node | None, managed: dict[str, SecretRef]) -> None:
     if node is None:
         return
     if node.kind != "list":

@@ -8,6 +8,7 @@ suggestion, keys without a value count as absent, and reading goes on after a fa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from stellwerk.core.describe.nodes import Node, Report
@@ -20,6 +21,7 @@ from stellwerk.core.model.quantity import (
     parse_size,
 )
 
+_MOST_COMPARED = 500
 Reader = Callable[[Report, Node, str], Any]
 _N = TypeVar("_N", int, float)
 
@@ -109,7 +111,8 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     # Loaded only where something is wrong: it costs more than reading a file.
     from difflib import get_close_matches
 
-    by_lower = {name.lower(): name for name in known if not name.startswith("_")}
+    first = islice(known, _MOST_COMPARED)
+    by_lower = {name.lower(): name for name in first if not name.startswith("_")}
     close = get_close_matches(word.lower()[:60], by_lower, n=1, cutoff=cutoff)
     return f"did you mean `{by_lower[close[0]]}`?" if close else ""
 

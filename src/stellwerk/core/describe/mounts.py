@@ -111,7 +111,7 @@ def _read_storage(report: Report, node: Node, path: str) -> StorageMount | None:
         if key.startswith("_"):
             report.ignore(key_node, f"{path}.{key}", f"`{key[:60]}` is internal to SkyPilot")
         else:
-            remedy = did_you_mean(key, fields)
+            remedy = "" if report.crowded else did_you_mean(key, fields)
             message = f"unknown field `{key[:60]}`"
             report.problem("spec/unknown-field", key_node, f"{path}.{key}", message, remedy)
 
@@ -188,7 +188,7 @@ def _sources(report: Report, node: Node, path: str) -> str | list[str] | None:
     sources: list[str] = list_of(filled_text)(report, node, path) or []
     if not node.items:
         report.problem("spec/value", node, path, f"`{path}` is empty")
-    names: list[str] = []
+    names: dict[str, None] = {}
     for source in sources:
         if scheme_of(source):
             report.problem(
@@ -199,7 +199,7 @@ def _sources(report: Report, node: Node, path: str) -> str | list[str] | None:
         if name in names:
             message = f"two sources have the same last name `{name[:60]}`"
             report.problem("spec/storage", node, path, message, "they would overwrite each other")
-        names.append(name)
+        names[name] = None
     return sources
 
 

@@ -112,6 +112,16 @@ class Report:
         """Whether more problems would only be counted."""
         return len(self.problems) >= MOST_PROBLEMS
 
+    @property
+    def crowded(self) -> bool:
+        """Whether so much was said that looking for what may be meant no longer helps anybody."""
+        return self.full or len(self.ignored) >= MOST_PROBLEMS
+
+    @property
+    def told(self) -> bool:
+        """Whether more notices would only be dropped."""
+        return len(self.notices) >= MOST_PROBLEMS
+
     def problem(
         self, code: str, node: Node | None, path: str, message: str, help: str = ""
     ) -> None:
@@ -125,11 +135,15 @@ class Report:
         )
 
     def ignore(self, node: Node, path: str, message: str) -> None:
-        """A key is accepted and has no effect here."""
+        """A key is accepted and has no effect here; of very many only the first are told."""
+        if len(self.ignored) >= MOST_PROBLEMS:
+            return
         self.ignored.append(Notice("spec/ignored", message, "", path, node.line, node.column))
 
     def notice(self, code: str, node: Node | None, path: str, message: str, help: str = "") -> None:
-        """Something is accepted that a person should know."""
+        """Something is accepted that a person should know; of very many only the first."""
+        if self.told:
+            return
         line, column = (node.line, node.column) if node else (0, 0)
         self.notices.append(Notice(code, message, help, path, line, column))
 

@@ -50,7 +50,7 @@ def job_recovery(report: Report, node: Node, path: str) -> JobRecovery | None:
     extra: dict[str, Any] = {}
 
     def unknown(key_node: Node, key: str, value: Node) -> None:
-        remedy = did_you_mean(key, fields, cutoff=0.75)
+        remedy = "" if report.crowded else did_you_mean(key, fields, cutoff=0.75)
         if remedy:
             message = f"unknown field `{key[:60]}`"
             report.problem("spec/unknown-field", key_node, f"{path}.{key}", message, remedy)

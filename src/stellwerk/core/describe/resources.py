@@ -334,6 +334,10 @@ def _alternatives(report: Report, node: Node, path: str) -> list[Found] | None:
     def read(report: Report, item: Node, where: str) -> Found:
         return _read_part(report, item, where, _PART_FIELDS)
 
+    if len(node.items) > MOST_REQUESTS:
+        message = f"`{path}` has {len(node.items)} entries, {MOST_REQUESTS} may be"
+        report.problem("spec/too-large", node, path, message)
+        return None
     found: list[Found] | None = list_of(read)(report, node, path)
     return found
 

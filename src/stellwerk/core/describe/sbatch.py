@@ -29,6 +29,10 @@ _SHELL = re.compile(r"#!\s*(?:/usr)?/bin/(?:env\s+)?(?:ba)?sh(?:\s+-([a-z]+))?\s
 _DIRECTIVE = re.compile(r"#SBATCH(?:[ \t]+(.*))?")
 
 
+MOST_LINES = 200
+LONGEST_LINE = 8192
+
+
 class Directive(NamedTuple):
     """An option with its value, and where it stands."""
 
@@ -114,7 +118,7 @@ def _task(
 def _directives(report: Report, text: str) -> list[Directive]:
     """The options in the lines before the first command, as sbatch reads them."""
     found: list[Directive] = []
-    body_begun = False
+    body_begun, lines = False, 0
     for number, line in enumerate(text.split("\n"), 1):
         match = _DIRECTIVE.fullmatch(line.rstrip("\r"))
         if match is None:
@@ -125,7 +129,13 @@ def _directives(report: Report, text: str) -> list[Directive]:
             message = "this `#SBATCH` line stands behind a command, where sbatch doesn't read it"
             report.notice("spec/sbatch-late", place, "", message, "move it up, before all commands")
         else:
-            found += _options(report, match[1] or "", Node("scalar", number, 9))
+            lines += 1
+            place = Node("scalar", number, 9)
+            if lines > MOST_LINES or len(line) > LONGEST_LINE:
+                message = f"there are more than {MOST_LINES} `#SBATCH` lines, or a very long one"
+                report.problem("spec/too-large", place, "", message)
+                break
+            found += _options(report, match[1] or "", place)
     return found
 
 

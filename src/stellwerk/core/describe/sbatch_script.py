@@ -8,10 +8,9 @@ from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.sbatch_amounts import Amounts
 
 _VARIABLE = re.compile(r"\$\{?(SLURM_[A-Z0-9_]+)")
-_SRUN = re.compile(
-    r"(?:^|[;&|(`]|\b(?:do|then|else|time|if|while|!)[ \t])[ \t]*(exec[ \t]+)?(srun)[ \t]",
-    re.MULTILINE,
-)
+_BEGINS = r"(?:^|[;&|(`]|\b(?:do|then|else|time|if|while|!)[ \t])[ \t]*"
+_SRUN = re.compile(_BEGINS + r"(?:exec[ \t]+)?(srun)[ \t]", re.MULTILINE)
+_EXEC_SRUN = re.compile(r"^[^#\n]*\bexec[ \t]+(srun)[ \t]", re.MULTILINE)
 _KEPT_FLAGS = "eux"
 
 _SRUN_FUNCTION = """\
@@ -44,19 +43,21 @@ def body_of(report: Report, text: str, flags: str, name: str, amounts: Amounts) 
         else:
             message = f"the script reads `${variable}`, which only Slurm sets"
             report.notice("spec/sbatch-variable", Node("scalar", 1, 1), "", message)
-    starters = list(_SRUN.finditer(body))
-    for starter in starters:
-        _check_starter(report, starter, text.count("\n", 0, len(text) - len(body)) + 1, amounts)
-    return before + (_SRUN_FUNCTION if starters else "") + body
+    starter = _SRUN.search(body)
+    refused = starter if amounts.tasks > 1 else _EXEC_SRUN.search(body)
+    if refused is not None:
+        _refuse_starter(report, refused, amounts)
+    return before + (_SRUN_FUNCTION if starter else "") + body
 
 
-def _check_starter(report: Report, found: re.Match[str], first_line: int, amounts: Amounts) -> None:
-    place = Node("scalar", first_line + found.string.count("\n", 0, found.start(2)), 1)
+def _refuse_starter(report: Report, found: re.Match[str], amounts: Amounts) -> None:
+    # The body begins in the second line.
+    place = Node("scalar", 2 + found.string.count("\n", 0, found.start(1)), 1)
     if amounts.tasks > 1:
         message = f"`srun` would start {amounts.tasks} processes, which can't be done yet"
         remedy = "use `torchrun`, or `--ntasks 1`"
         report.problem("spec/sbatch-tasks", place, "", message, remedy)
-    elif found[1]:
+    else:
         report.problem("spec/sbatch-exec", place, "", "`exec srun` needs Slurm", "leave out `exec`")
 
 

@@ -160,7 +160,7 @@ def missing_secrets(task: Task, available: Collection[str]) -> list[Problem]:
 
 
 def _secrets_in_texts(task: Task) -> Iterator[str]:
-    names = [*task.secrets, *(ref.name for ref in task.managed_secrets)]
+    names = {*task.secrets, *(ref.name for ref in task.managed_secrets)}
     if not names:
         return
     for text in _filled_texts(task):

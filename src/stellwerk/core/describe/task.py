@@ -160,7 +160,8 @@ def _config(report: Report, node: Node, path: str) -> tuple[dict[str, Any], list
             message = f"`config.{entry.key}` sets up an engine for `sky`, which isn't used here"
             report.ignore(entry.key_node, where, message)
         else:
-            remedy = did_you_mean(entry.key, (*_CONFIG, "hooks"), cutoff=0.75)
+            known = (*_CONFIG, "hooks")
+            remedy = "" if report.crowded else did_you_mean(entry.key, known, cutoff=0.75)
             if remedy:
                 message = f"unknown field `{entry.key[:60]}`"
                 report.problem("spec/unknown-field", entry.key_node, where, message, remedy)

@@ -30,6 +30,7 @@ from stellwerk.core.describe.task import TASK_KEYS, OneTask, read_task
 from stellwerk.core.model.quantity import BadQuantity, parse_duration
 from stellwerk.core.model.task import Dag, GitWorkdir, Task
 
+MOST_TASKS = 500
 _HEADER = ("name", "execution", "primary_tasks", "termination_delay", "inter_connection")
 
 
@@ -81,6 +82,10 @@ def read(
         if not report.problems:
             nothing = Node("scalar", 1, 1)
             report.problem("spec/empty", nothing, "", "the file holds no task", "add `run:`")
+        report.finish()
+    if len(documents) > MOST_TASKS:
+        message = f"the file holds {len(documents)} tasks, {MOST_TASKS} may be"
+        report.problem("spec/too-large", documents[MOST_TASKS], "", message)
         report.finish()
     header = _header(documents)
     read = [read_task(report, node, given) for node in documents[1 if header else 0 :]]
@@ -214,11 +219,11 @@ def _check_group(
 def _check_named(
     report: Report, header: Node, tasks: tuple[Task, ...], names: Sequence[str], key: str
 ) -> None:
-    known = [task.name for task in tasks if task.name]
+    known = {task.name: None for task in tasks if task.name}
     for name in names:
         if name not in known:
             place = header.get(key) or header
-            remedy = "tasks are " + ", ".join(f"`{one}`" for one in known[:10])
+            remedy = "tasks are " + ", ".join(f"`{one}`" for one in list(known)[:10])
             message = f"`{key}` names `{name[:60]}`, which is no task of the group"
             report.problem("spec/group", place, key, message, remedy)
 
