@@ -134,6 +134,21 @@ def test_flags_in_words() -> None:
     assert check(case | {"cli": "--env A=1"})
 
 
+def test_labels_that_leak_in_skypilot() -> None:
+    """A case with the labels of all entries in each is met, one with any other mixture isn't."""
+    text = "resources: {labels: {a: b}, ordered: [{cpus: 1, labels: {c: d}}, {cpus: 2}]}"
+    case: dict[str, Any] = {"id": "a", "yaml": text}
+
+    def met(first: dict[str, str], second: dict[str, str]) -> bool:
+        resources = [{"cpus": 1, "labels": first}, {"cpus": 2, "labels": second}]
+        return not check(case | {"expect": {"choice": "ordered", "resources": resources}})
+
+    assert met({"a": "b", "c": "d"}, {"a": "b"})
+    assert met({"a": "b", "c": "d"}, {"a": "b", "c": "d"})
+    assert not met({"a": "b"}, {"a": "b"})
+    assert not met({"a": "b"}, {"a": "b", "c": "d"})
+
+
 def test_a_refusal_must_come() -> None:
     """And a task that should be read must not be refused."""
     assert not check({"id": "a", "yaml": "nam: x", "expect_error": "any words"})
