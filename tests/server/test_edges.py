@@ -214,6 +214,7 @@ def test_the_schema_describes_every_address(running: Stage) -> None:
         "/v1/workloads/{ref}/release",
         "/v1/workloads/{ref}/priority",
         "/v1/workloads/{ref}/lost",
+        "/v1/workloads/{ref}/rerun",
         "/v1/clusters",
         "/v1/events",
     } == set(document["paths"])

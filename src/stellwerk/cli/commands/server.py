@@ -1,5 +1,6 @@
 """`stw server`: starts, stops and looks at the server. Jobs outlive it."""
 
+import contextlib
 import os
 import time
 
@@ -45,7 +46,8 @@ def stop() -> None:
         narrate("the server isn't running")
         return
     status = client.server_status()
-    client.stop_server()
+    with contextlib.suppress(UnreachableError):  # it may be gone before its answer has left it
+        client.stop_server()
     client.close()
     deadline = time.monotonic() + STOP_WITHIN_S
     while answers(socket) or _lives(status.pid):
