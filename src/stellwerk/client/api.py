@@ -300,7 +300,10 @@ class Client:
     # how
 
     def _verb(self, name: str, verb: str, body: object = None) -> Changed:
-        return self._post(f"/v1/workloads/{_part(name)}/{verb}", Changed, body or {})
+        data = msgspec.json.encode(body or {})
+        headers = {"Idempotency-Key": os.urandom(12).hex()}
+        answer = self._send("POST", f"/v1/workloads/{_part(name)}/{verb}", data, headers=headers)
+        return _decode(answer.body, Changed)
 
     def _get(self, target: str, kind: type[T]) -> T:
         return _decode(self._send("GET", target).body, kind)
@@ -316,12 +319,14 @@ class Client:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         if not self._ready:
             self.ensure_server()
-        answer = self.transport.request(
-            method, target, body, content_type=content_type, timeout_s=timeout_s
-        )
+        sent = dict(headers or {})
+        if body is not None:
+            sent["Content-Type"] = content_type
+        answer = self.transport.request(method, target, body, sent, timeout_s=timeout_s)
         if answer.status >= 400:
             raise refusal(answer.status, answer.body)
         return answer

@@ -154,12 +154,12 @@ class Transport:
         method: str,
         target: str,
         body: bytes | None = None,
+        headers: dict[str, str] | None = None,
         *,
-        content_type: str = "application/json",
         timeout_s: float | None = None,
     ) -> Answer:
         """Sends one request and reads its whole answer; raises UnreachableError."""
-        headers = {"Content-Type": content_type} if body is not None else {}
+        headers = headers or {}
         with self._lock:
             was_kept = self._kept is not None
             try:
