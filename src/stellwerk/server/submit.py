@@ -20,6 +20,8 @@ from stellwerk.server.sealing import Vault
 from stellwerk.server.services import PROJECT, Services
 from stellwerk.store import Ack, NewCommand
 
+FIRST_FACTS_S = 3.0
+
 
 class Submits:
     """The way of a submission into the inbox."""
@@ -32,11 +34,24 @@ class Submits:
 
     async def submit(self, items: Sequence[SubmitItem], actor: str) -> SubmittedMany:
         """Checks all items and takes them down in one transaction; raises with every problem."""
+        await self._first_facts()
         now_ms = self._services.clock.now_ms()
         ids = [self._ids.give(now_ms) for _ in items]
         accepted, commands = await asyncio.to_thread(self._commands, items, ids, actor, now_ms)
         acks = await self._services.take(commands)
         return _answer(acks, accepted)
+
+    async def _first_facts(self) -> None:
+        """Right after the first start a machine is still looked at; what can never fit shows then.
+
+        If that takes too long nothing is refused for want of room: it waits, and says why.
+        """
+        seq, give_up = 0, asyncio.get_running_loop().time() + FIRST_FACTS_S
+        while not self._services.store.clusters():
+            left_s = give_up - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                return
+            seq = await self._services.engine.changed(seq, left_s)
 
     def _commands(
         self, items: Sequence[SubmitItem], ids: list[WorkloadId], actor: str, now_ms: int
