@@ -20,6 +20,7 @@ from stellwerk.core.model.workload import RunEnd, RunPhase
 from stellwerk.drivers.base import (
     Capabilities,
     DriverError,
+    Folders,
     LogChunk,
     LogStream,
     StartOrder,
@@ -83,6 +84,9 @@ class HandDriver:
         yield Inventory(self.cluster, ())
         while True:
             yield await self.out.get()
+
+    async def folders(self, run: RunId) -> Folders:
+        return Folders(output=f"/results/{run}")
 
     async def read_log(
         self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int

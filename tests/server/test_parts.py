@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.ids import RunId, WorkloadId
-from stellwerk.drivers.base import LogChunk, LogStream
+from stellwerk.drivers.base import Folders, LogChunk, LogStream
 from stellwerk.server import feed as feed_module
 from stellwerk.server import tails as tails_module
 from stellwerk.server.feed import Feed
@@ -27,7 +27,7 @@ from stellwerk.server.ids import Ids
 from stellwerk.server.lock import HomeLock
 from stellwerk.server.logbook import LineFormatter, StderrHandler
 from stellwerk.server.peer import Access, Peer, authorize, peer_of, user_name
-from stellwerk.server.problems import TABLE, document, rule_of
+from stellwerk.server.rules import TABLE, document, rule_of
 from stellwerk.server.sockets import bind_tcp, bind_unix, read_or_make_token
 from stellwerk.server.tails import LogName, Tails
 
@@ -290,6 +290,9 @@ class Log:
     def __init__(self, data: bytes = b"") -> None:
         self.data = data
         self.reads: list[tuple[int, int]] = []
+
+    async def folders(self, run: RunId) -> Folders:
+        return Folders()
 
     async def read_log(
         self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int

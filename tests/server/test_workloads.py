@@ -16,6 +16,7 @@ def test_a_job_from_submit_to_its_end(stage: Stage) -> None:
     assert row["reason"]["code"] == "succeeded"
     show = stage.get(f"/v1/workloads/{told['id']}").json
     assert show["task"] == "echo hi"
+    assert (show["output_dir"], show["work_dir"]) == (f"/results/{run}", None)
     assert [one["node"] for one in show["runs"]] == ["n1"]
     assert [moment["what"] for moment in show["timeline"]][-1].startswith("Succeeded:")
     explained = stage.get("/v1/workloads/digits/explain").json

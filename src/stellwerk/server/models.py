@@ -221,7 +221,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Show(Headline, frozen=True, kw_only=True):
-    """Everything about one workload."""
+    """Everything about one workload; the folders are those of its newest run, on its node."""
 
     task: str
     runs: list[RunView]
@@ -230,6 +230,9 @@ class Show(Headline, frozen=True, kw_only=True):
     shape: dict[str, Any] | None
     policies: dict[str, Any]
     snapshot: SnapshotView | None
+    work_dir: str | None
+    output_dir: str | None
+    checkpoint_dir: str | None
     position: Position | None
     timeline: list[Moment]
     seq: int

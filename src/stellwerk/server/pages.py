@@ -12,6 +12,7 @@ from stellwerk.core.model.ids import DecisionId, ShapeId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.workload import Phase, Workload
+from stellwerk.drivers.base import Folders
 from stellwerk.server import models, story, views
 from stellwerk.store import Store, StoreError, Wait, WorkloadFilter
 
@@ -64,7 +65,7 @@ class Pages:
         waits = self._waits_of([workload])
         return views.row(workload, self.shape(workload.shape), _reasons(waits.get(workload.shape)))
 
-    def show(self, workload: Workload) -> models.Show:
+    def show(self, workload: Workload, folders: Folders) -> models.Show:
         """Everything about one workload."""
         seq = self._store.seq()
         shape = self.shape(workload.shape)
@@ -78,6 +79,9 @@ class Pages:
             shape=msgspec.to_builtins(shape) if shape else None,
             policies=_plain(workload.policies),
             snapshot=self._snapshot(workload.snapshot) if workload.snapshot else None,
+            work_dir=folders.work or None,
+            output_dir=folders.output or None,
+            checkpoint_dir=folders.checkpoint or None,
             position=self._position(workload),
             timeline=story.timeline(self._store.story(workload.id)),
             seq=seq,

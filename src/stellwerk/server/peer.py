@@ -21,7 +21,7 @@ from litestar.handlers import BaseRouteHandler
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stellwerk.core.model.errors import Problem, StellwerkError
-from stellwerk.server.problems import MEDIA_TYPE, refusal
+from stellwerk.server.rules import MEDIA_TYPE, refusal
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 

@@ -1,6 +1,5 @@
-"""Turns what went wrong into problem+json: one table maps a code to HTTP status and exit code.
+"""Turns what went wrong in a handler into problem+json, by the table in `rules`.
 
-Codes are interface. The longest prefix in the table decides, so a new `spec/…` code needs no entry.
 Nobody ever sees a traceback: what wasn't foreseen becomes `internal` with an id that stands in the
 server's log beside the traceback.
 """
@@ -16,89 +15,11 @@ from litestar.exceptions import HTTPException, ValidationException
 
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.drivers.base import DriverError
+from stellwerk.server.rules import MEDIA_TYPE, document
 
 logger = logging.getLogger("stellwerk.server")
 
-MEDIA_TYPE = "application/problem+json"
 AnyRequest = Request[Any, Any, Any]
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """What a code means for HTTP and for a shell; `exit` is what the command line ends with."""
-
-    status: int
-    exit: int
-    title: str
-
-
-TABLE: dict[str, Rule] = {
-    "request/": Rule(400, 2, "The request can't be understood"),
-    "request/path": Rule(404, 2, "There is nothing at this address"),
-    "request/method": Rule(405, 2, "This address knows no such method"),
-    "request/timeout": Rule(408, 6, "The request came too slowly"),
-    "request/too-large": Rule(413, 2, "The request is too large"),
-    "spec/": Rule(422, 2, "The task can't be accepted"),
-    "submit/": Rule(422, 2, "The task can't be accepted"),
-    "secret/": Rule(422, 2, "The task can't be accepted"),
-    "unsupported/": Rule(422, 2, "The task can't be run yet"),
-    "place/": Rule(422, 2, "The task can never run here"),
-    "find/": Rule(404, 3, "There is no such thing"),
-    "find/ambiguous": Rule(409, 3, "The name fits more than one"),
-    "auth/": Rule(403, 4, "Not allowed"),
-    "auth/token": Rule(401, 4, "Not allowed without the token"),
-    "phase/": Rule(409, 1, "It can't be done to it now"),
-    "changed/": Rule(409, 5, "The world has changed"),
-    "config/": Rule(500, 2, "The settings aren't right"),
-    "blob/missing": Rule(422, 2, "Content is missing"),
-    "store/": Rule(503, 6, "The state can't be read or written now"),
-    "store/ambiguous": Rule(409, 3, "The name fits more than one"),
-    "store/bad-hash": Rule(422, 2, "That is no hash"),
-    "store/blob-damaged": Rule(422, 1, "The content isn't what its name says"),
-    "store/no-blob": Rule(404, 3, "There is no such content"),
-    "driver/": Rule(503, 6, "The cluster doesn't answer"),
-    "server/": Rule(503, 6, "The server can't answer now"),
-    "server/listen": Rule(500, 2, "The address can't be listened on"),
-    "server/token": Rule(500, 4, "The token isn't safe"),
-    "server/running": Rule(409, 5, "A server runs already"),
-    "internal": Rule(500, 1, "The server made a mistake"),
-}
-
-
-class ProblemDocument(msgspec.Struct, frozen=True):
-    """The body of every answer that isn't a success (RFC 9457), with all problems at once."""
-
-    type: str
-    title: str
-    status: int
-    code: str
-    exit: int
-    detail: str
-    problems: list[dict[str, Any]]
-
-
-def rule_of(code: str) -> Rule:
-    """The rule with the longest prefix of the code; an unknown code counts as our own mistake."""
-    prefixes = [prefix for prefix in TABLE if code.startswith(prefix)]
-    return TABLE[max(prefixes, key=len, default="internal")]
-
-
-def document(problems: Sequence[Problem]) -> ProblemDocument:
-    """The first problem gives code, status and exit; all of them are told."""
-    first = problems[0]
-    rule = rule_of(first.code)
-    return ProblemDocument(
-        type=f"urn:stellwerk:problem:{first.code}",
-        title=rule.title,
-        status=rule.status,
-        code=first.code,
-        exit=rule.exit,
-        detail="\n".join(problem.message for problem in problems),
-        problems=[_full(problem) for problem in problems],
-    )
-
-
-def _full(problem: Problem) -> dict[str, Any]:
-    return {name: getattr(problem, name) for name in Problem.__struct_fields__}
 
 
 def answer(problems: Sequence[Problem]) -> Response[bytes]:
@@ -108,12 +29,6 @@ def answer(problems: Sequence[Problem]) -> Response[bytes]:
     return Response(
         msgspec.json.encode(told), media_type=MEDIA_TYPE, status_code=told.status, headers=headers
     )
-
-
-def refusal(problem: Problem) -> tuple[int, bytes]:
-    """Status and body for one problem, where there is no request yet to answer."""
-    told = document([problem])
-    return told.status, msgspec.json.encode(told)
 
 
 def on_stellwerk_error(_request: AnyRequest, error: StellwerkError) -> Response[bytes]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from stellwerk.engine.loop import Engine
     from stellwerk.server.services import Services
+    from stellwerk.store import Store
 
 log = logging.getLogger("stellwerk.server")
 
@@ -124,7 +125,7 @@ def _prepare_process(settings: Settings, options: Options) -> None:
 
 def _refuse(error: StellwerkError, first_stderr: int) -> int:
     """Says why the server can't go on: in its log, and to whoever started it."""
-    from stellwerk.server.problems import rule_of
+    from stellwerk.server.rules import rule_of
 
     text = ("\n".join(str(problem) for problem in error.problems) + "\n").encode(errors="replace")
     sys.stderr.flush()
@@ -135,56 +136,43 @@ def _refuse(error: StellwerkError, first_stderr: int) -> int:
 
 
 async def _run(settings: Settings, options: Options) -> int:
-    from stellwerk.drivers.registry import driver_factory
-    from stellwerk.engine.clock import SystemClock
-    from stellwerk.engine.loop import Engine
-    from stellwerk.server.services import Identity, Services
-    from stellwerk.store import Store
+    """Opens everything from the outside in: what is refused is refused before the slow imports."""
+    sockets, token = _bind(settings, options)
+    try:
+        from stellwerk.store import Store
 
-    clock = SystemClock()
-    started_ms = clock.now_ms()
-    home = Path(settings.home)
-    with Store.open(home) as store:
-        local = driver_factory("local")(
-            home=home, socket_dir=Path(settings.socket).parent, blobs=store.blobs
-        )
-        engine = Engine(store, [local], clock)
-        identity = Identity(os.getpid(), __version__, started_ms, settings.home, settings.socket)
-        sockets = _bind(settings, options)
-        try:
-            await engine.load()
-            services = Services(identity=identity, store=store, engine=engine, clock=clock)
-            return await _serve(services, engine, sockets, settings, options)
-        finally:
-            _take_down(settings, sockets)
+        with Store.open(Path(settings.home)) as store:
+            return await _serve(store, sockets, token, settings, options)
+    finally:
+        _take_down(settings, sockets)
 
 
-def _bind(settings: Settings, options: Options) -> "list[socket]":
-    from stellwerk.server.sockets import bind_tcp, bind_unix
+def _bind(settings: Settings, options: Options) -> "tuple[list[socket], str]":
+    """The sockets, and the token that opens the one over TCP."""
+    from stellwerk.server.sockets import bind_tcp, bind_unix, read_or_make_token
 
-    sockets = [bind_unix(settings.socket, options.socket_group)]
+    sockets, token = [], ""
     if options.listen:
+        token = read_or_make_token(os.path.join(settings.home, "server.token"))
         sockets.append(bind_tcp(options.listen))
-    return sockets
+    try:
+        return [bind_unix(settings.socket, options.socket_group), *sockets], token
+    except StellwerkError:
+        for bound in sockets:
+            bound.close()
+        raise
 
 
 async def _serve(
-    services: "Services",
-    engine: "Engine",
-    sockets: "list[socket]",
-    settings: Settings,
-    options: Options,
+    store: "Store", sockets: "list[socket]", token: str, settings: Settings, options: Options
 ) -> int:
     from stellwerk.server.app import make_app
     from stellwerk.server.peer import Access, own_uid
     from stellwerk.server.reading import read_item
     from stellwerk.server.serving import HttpServer
-    from stellwerk.server.sockets import read_or_make_token
     from stellwerk.server.submit import Submits
 
-    token = (
-        read_or_make_token(os.path.join(settings.home, "server.token")) if options.listen else ""
-    )
+    services, engine = await _begin(store, settings)
     app = make_app(services, Submits(services, read_item), Access(own_uid(), token))
     server = HttpServer(app, services.stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -196,11 +184,28 @@ async def _serve(
     }
     listening = asyncio.create_task(server.listening.wait())
     await asyncio.wait([*parts, listening], return_when=asyncio.FIRST_COMPLETED)
+    if server.listening.is_set():
+        _announce(services, settings, options)
     listening.cancel()
-    _write_beacon(services, settings, options)
-    identity = services.identity
-    log.info("server %s (pid %d) answers at %s", identity.version, identity.pid, identity.socket)
     return await _until_over(services, engine, parts)
+
+
+async def _begin(store: "Store", settings: Settings) -> "tuple[Services, Engine]":
+    """The engine on its state, with the driver of this machine, and what handlers are given."""
+    from stellwerk.drivers.registry import driver_factory
+    from stellwerk.engine.clock import SystemClock
+    from stellwerk.engine.loop import Engine
+    from stellwerk.server.services import Identity, Services
+
+    clock = SystemClock()
+    started_ms = clock.now_ms()
+    local = driver_factory("local")(
+        home=Path(settings.home), socket_dir=Path(settings.socket).parent, blobs=store.blobs
+    )
+    engine = Engine(store, [local], clock)
+    await engine.load()
+    identity = Identity(os.getpid(), __version__, started_ms, settings.home, settings.socket)
+    return Services(identity=identity, store=store, engine=engine, clock=clock), engine
 
 
 async def _until_over(
@@ -235,7 +240,7 @@ async def _until_over(
     return status
 
 
-def _write_beacon(services: "Services", settings: Settings, options: Options) -> None:
+def _announce(services: "Services", settings: Settings, options: Options) -> None:
     """Says where the server is, all at once or not at all."""
     identity = services.identity
     beacon = Beacon(
@@ -245,6 +250,7 @@ def _write_beacon(services: "Services", settings: Settings, options: Options) ->
     with open(f"{path}.new", "wb") as file:
         file.write(msgspec.json.encode(beacon) + b"\n")
     os.replace(f"{path}.new", path)
+    log.info("server %s (pid %d) answers at %s", identity.version, identity.pid, identity.socket)
 
 
 def _take_down(settings: Settings, sockets: "list[socket]") -> None:

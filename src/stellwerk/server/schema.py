@@ -11,7 +11,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
 from litestar.types import ControllerRouterHandler
 
-from stellwerk.server.problems import MEDIA_TYPE, ProblemDocument
+from stellwerk.server.rules import MEDIA_TYPE, ProblemDocument
 
 DESCRIPTION = (
     "Describes, queues, places, runs, watches, recovers and explains AI workloads. Every answer "

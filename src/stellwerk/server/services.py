@@ -5,7 +5,7 @@ The engine is a small protocol here, so that the API can be tested without one.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from litestar.di import NamedDependency
@@ -13,8 +13,9 @@ from litestar.params import SkipValidation
 
 from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.workload import Workload
-from stellwerk.drivers.base import DriverError
+from stellwerk.drivers.base import DriverError, Folders
 from stellwerk.server.feed import Feed
 from stellwerk.server.pages import Pages
 from stellwerk.server.tails import ReadsLogs, Tails
@@ -49,6 +50,15 @@ class Status(Protocol):
     @property
     def facts_ms(self) -> Mapping[str, int]:
         """When each cluster was last looked at."""
+        ...
+
+
+@runtime_checkable
+class KnowsFolders(Protocol):
+    """What a driver is that can say where its runs work and write."""
+
+    async def folders(self, run: RunId) -> Folders:
+        """The directories of a run, as far as they are known."""
         ...
 
 
@@ -117,6 +127,19 @@ class Services:
                 "no-driver", f"no driver serves the cluster {cluster} now", final=False
             )
         return found
+
+    async def folders(self, workload: Workload) -> Folders:
+        """Where the newest run works and writes; nothing if that can't be said now."""
+        if not workload.runs:
+            return Folders()
+        run = workload.runs[-1]
+        driver: object = self.engine.driver(run.allocation.cluster)
+        if not isinstance(driver, KnowsFolders):
+            return Folders()
+        try:
+            return await driver.folders(run.id)
+        except DriverError:
+            return Folders()
 
     async def take(self, commands: Sequence[NewCommand]) -> list[Ack]:
         """Writes commands durably to the inbox, all or none, and tells the engine."""
