@@ -1,8 +1,9 @@
-"""Gives each flow a person with an empty home."""
+"""Gives flows a person with an empty home: one of their own, or one that a whole module shares."""
 
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from tests.flows.person import Person
 
 
-@pytest.fixture
-def person() -> Iterator[Person]:
-    """A new user; whatever they started is over when the test is."""
+@contextmanager
+def somebody() -> Iterator[Person]:
+    """A new user; whatever they started is over afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="stw-"))
     someone = Person(folder)
     try:
@@ -20,3 +21,17 @@ def person() -> Iterator[Person]:
     finally:
         someone.leave()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def person() -> Iterator[Person]:
+    """A user of their own, for a test that kills, stops or fills things."""
+    with somebody() as someone:
+        yield someone
+
+
+@pytest.fixture(scope="module")
+def colleague() -> Iterator[Person]:
+    """A user with one server for a whole module: its tests name their workloads differently."""
+    with somebody() as someone:
+        yield someone
