@@ -12,7 +12,17 @@ import pytest
 
 from stellwerk.config import load
 from tests.cli.conftest import Stw
-from tests.client.fake_server import STATUS, FakeServer, Says, reason, refuses, row, run, show
+from tests.client.fake_server import (
+    STATUS,
+    Asked,
+    FakeServer,
+    Says,
+    reason,
+    refuses,
+    row,
+    run,
+    show,
+)
 
 CHANGED = {"id": "w-1", "name": "digits", "phase": "Running"}
 
@@ -128,6 +138,27 @@ def test_all_needs_a_yes(server: FakeServer, stw: Stw) -> None:
     assert len(server.asked) == 1
     assert stw("cancel", "--all", "--yes", "--now").code == 0
     assert server.asked[-1].json() == {"now": True}
+
+
+def test_many_are_asked_for_at_once(server: FakeServer, stw: Stw) -> None:
+    """All of them, told in order, the long tail as a number."""
+    rows = [row(f"j{n}", "Pending") for n in range(60)]
+    by_id = {one["id"]: one["name"] for one in rows}
+    server.on("GET", "/v1/workloads", {"items": rows, "seq": 1, "next": None})
+
+    def hold(asked: Asked) -> Any:
+        name = by_id[asked.path.split("/")[3]]
+        if name == "j7":
+            return refuses("phase/not-pending", "j7 is Running", 409, 1)
+        return {"id": "w", "name": name, "phase": "Held"}
+
+    server.on("POST", "/v1/workloads/[^/]+/hold", hold)
+    result = stw("hold", "--all")
+    assert result.code == 1
+    lines = result.err.splitlines()
+    assert lines[:3] == ["error[phase/not-pending]  j7 is Running", "j0 held back", "j1 held back"]
+    assert lines[-2:] == ["and 39 more held back", "next: stw ps"]
+    assert len([asked for asked in server.asked if asked.method == "POST"]) == len(by_id)
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "--all"], ["a", "-l", "x=y"]])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
+from zlib import crc32
 
 
 class Asked(NamedTuple):
@@ -137,7 +138,7 @@ def _handler_for(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
 
 def row(name: str, phase: str = "Running", **more: Any) -> dict[str, Any]:
     """A workload as the API tells it."""
-    number = sum(map(ord, name))
+    number = crc32(name.encode())
     return {
         "id": f"w-{number:013d}",
         "name": name,

@@ -172,7 +172,20 @@ def test_a_batch_of_copies_is_one_request(server: FakeServer, client: Client) ->
     assert client.submit_many(Submission(text="run: x"), 2).names == ["a", "a-2"]
     body = server.bodies("POST", "/v1/workloads/batch")[0]
     assert body["count"] == 2
-    assert body["item"]["text"] == "run: x"
+    assert body["item"] == {"text": "run: x"}
+    assert len(body["key"]) == 24
+
+
+def test_copies_never_share_a_key(server: FakeServer, client: Client) -> None:
+    """Else they would be one workload: the key belongs to the call, or to each item."""
+    server.on("POST", "/v1/workloads/batch", {"ids": [], "names": []})
+    client.submit_many(Submission(text="run: x", key="mine"), 2)
+    client.submit_many([Submission(text="a"), Submission(text="b")])
+    client.submit_many([Submission(text="a", key="k1"), Submission(text="b", key="k2")])
+    one, two, three = server.bodies("POST", "/v1/workloads/batch")
+    assert (one["key"], one["item"].get("key")) == ("mine", None)
+    assert (len(two["key"]), [item.get("key") for item in two["items"]]) == (24, [None, None])
+    assert ("key" in three, [item["key"] for item in three["items"]]) == (False, ["k1", "k2"])
 
 
 def test_verbs_say_what_they_do(server: FakeServer, client: Client) -> None:

@@ -135,17 +135,25 @@ class Client:
 
     def rerun(self, name: str, *, key: str = "") -> Submitted:
         """Submits a workload's task again: the same text, code, variables and secrets."""
-        body = {"key": key or os.urandom(12).hex()}
+        body = {"key": key or _new_key()}
         return self._post(f"/v1/workloads/{_part(name)}/rerun", Submitted, body)
 
     def submit_many(
         self, items: Sequence[Submission] | Submission, count: int | None = None
     ) -> SubmittedMany:
-        """Submits many in one call: a list, or `count` times the same."""
+        """Submits many in one call: a list, or `count` times the same; all of them or none.
+
+        The call has one key, so repeating it doubles nothing. Items with keys of their own keep
+        them.
+        """
+        body: dict[str, object]
         if isinstance(items, Submission):
-            body: object = {"item": _with_key(items), "count": 1 if count is None else count}
+            item = msgspec.structs.replace(items, key="")
+            body = {"item": item, "count": 1 if count is None else count, "key": items.key}
         else:
-            body = {"items": [_with_key(item) for item in items]}
+            body = {"items": list(items)}
+        if isinstance(items, Submission) or not any(item.key for item in items):
+            body["key"] = body.get("key") or _new_key()
         return self._post("/v1/workloads/batch", SubmittedMany, body, timeout_s=600)
 
     def missing_blobs(self, hashes: Sequence[str]) -> Sequence[str]:
@@ -301,7 +309,7 @@ class Client:
 
     def _verb(self, name: str, verb: str, body: object = None) -> Changed:
         data = msgspec.json.encode(body or {})
-        headers = {"Idempotency-Key": os.urandom(12).hex()}
+        headers = {"Idempotency-Key": _new_key()}
         answer = self._send("POST", f"/v1/workloads/{_part(name)}/{verb}", data, headers=headers)
         return _decode(answer.body, Changed)
 
@@ -353,7 +361,11 @@ def _decode(body: bytes, kind: type[T]) -> T:
 def _with_key(submission: Submission) -> Submission:
     if submission.key:
         return submission
-    return msgspec.structs.replace(submission, key=os.urandom(12).hex())
+    return msgspec.structs.replace(submission, key=_new_key())
+
+
+def _new_key() -> str:
+    return os.urandom(12).hex()
 
 
 def _part(name: str) -> str:

@@ -1,7 +1,7 @@
 """The verbs that change a workload's course: cancel, hold, release, prio, lost."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -12,10 +12,13 @@ from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.session import chosen_names, complete_names, connect
 from stellwerk.cli.terminal import Narrator
+from stellwerk.client.api import Client
 from stellwerk.client.wire import Changed
 from stellwerk.core.model.errors import StellwerkError
 
 LIVE = "Pending Held Starting Dispatched SettingUp Running Stopping"
+AT_ONCE = 16
+TOLD = 20
 COLUMNS: list[Column[Changed]] = [
     Column("name", "NAME", lambda changed: changed.name),
     Column("id", "ID", lambda changed: changed.id, wide=True),
@@ -61,7 +64,7 @@ def cancel(
     chosen = chosen_names(client, names, labels, everything=everything, phases=LIVE)
     if everything and chosen and not yes:
         _confirm(len(chosen))
-    _each(chosen, lambda name: client.cancel(name, now=now), output, "asked to end")
+    _each(client, chosen, lambda asked, name: asked.cancel(name, now=now), output, "asked to end")
 
 
 @click.command("hold", epilog="Example: stw hold digits")
@@ -71,7 +74,7 @@ def hold(names: tuple[str, ...], labels: tuple[str, ...], everything: bool, outp
     """Keep waiting workloads from starting, until `stw release`."""
     client = connect()
     chosen = chosen_names(client, names, labels, everything=everything, phases="Pending")
-    _each(chosen, client.hold, output, "held back")
+    _each(client, chosen, Client.hold, output, "held back")
 
 
 @click.command("release", epilog="Example: stw release digits")
@@ -83,7 +86,7 @@ def release(
     """Let held workloads start."""
     client = connect()
     chosen = chosen_names(client, names, labels, everything=everything, phases="Held")
-    _each(chosen, client.release, output, "released")
+    _each(client, chosen, Client.release, output, "released")
 
 
 @click.command(
@@ -105,8 +108,9 @@ def prio(
     client = connect()
     chosen = chosen_names(client, names, labels, everything=everything, phases="Pending Held")
     _each(
+        client,
         chosen,
-        lambda name: client.set_priority(name, priority),
+        lambda asked, name: asked.set_priority(name, priority),
         output,
         f"given priority {priority}",
     )
@@ -124,7 +128,7 @@ def lost(names: tuple[str, ...], yes: bool, output: Output) -> None:
     client = connect()
     if not yes:
         _confirm(len(names), "give up runs whose machines may only be cut off")
-    _each(names, client.declare_lost, output, "given up")
+    _each(client, names, Client.declare_lost, output, "given up")
 
 
 def _confirm(count: int, what: str = "cancel") -> None:
@@ -136,8 +140,9 @@ def _confirm(count: int, what: str = "cancel") -> None:
 
 
 def _each(
+    client: Client,
     names: Sequence[str],
-    change: Callable[[str], Changed],
+    change: Callable[[Client, str], Changed],
     output: Output,
     done: str,
 ) -> None:
@@ -145,21 +150,61 @@ def _each(
     changed: list[Changed] = []
     code = 0
     narrator = Narrator()
-    for name in names:
-        try:
-            changed.append(change(name))
-        except StellwerkError as error:
-            code = code or exit_code_of(error)
-            for line in lines_of(error):
-                narrator.insist(line)
+    for outcome in _outcomes(client, names, change):
+        if isinstance(outcome, Changed):
+            changed.append(outcome)
+            continue
+        code = code or exit_code_of(outcome)
+        for line in lines_of(outcome):
+            narrator.insist(line)
     if output.for_people:
-        for one in changed:
-            narrate(f"{one.name} {done}")
-        if not names:
-            narrate("there is no such workload; stw ps -A lists all")
-        elif changed:
-            narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")
+        _tell(changed, done, named=bool(names))
     else:
         write_list(changed, COLUMNS, output, name=lambda one: one.name)
     if code:
         raise StopError(code)
+
+
+def _tell(changed: Sequence[Changed], done: str, *, named: bool) -> None:
+    for one in changed[:TOLD]:
+        narrate(f"{one.name} {done}")
+    if len(changed) > TOLD:
+        narrate(f"and {len(changed) - TOLD:,} more {done}")
+    if not named:
+        narrate("there is no such workload; stw ps -A lists all")
+    elif changed:
+        narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")
+
+
+def _outcomes(
+    client: Client, names: Sequence[str], change: Callable[[Client, str], Changed]
+) -> Iterator[Changed | StellwerkError]:
+    """What became of each, in order; many are asked for at once, since each waits for the disk."""
+
+    def one(asked: Client, name: str) -> Changed | StellwerkError:
+        try:
+            return change(asked, name)
+        except StellwerkError as error:
+            return error
+
+    if len(names) <= AT_ONCE:
+        yield from (one(client, name) for name in names)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+    from contextlib import ExitStack
+    from queue import SimpleQueue
+
+    idle: SimpleQueue[Client] = SimpleQueue()
+
+    def with_idle(name: str) -> Changed | StellwerkError:
+        asked = idle.get()
+        try:
+            return one(asked, name)
+        finally:
+            idle.put(asked)
+
+    with ExitStack() as closing, ThreadPoolExecutor(AT_ONCE) as pool:
+        for _ in range(AT_ONCE):
+            own = Client(client.transport.path, settings=client.settings)
+            idle.put(closing.enter_context(own))
+        yield from pool.map(with_idle, names)
