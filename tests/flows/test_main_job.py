@@ -122,3 +122,20 @@ def test_the_server_stops_and_starts_without_touching_a_job(person: Person) -> N
     assert person.server_pid() != first
     assert person.stw("logs", "job").stdout.split() == ["1", "2", "3", "4", "5", "6"]
     assert len(person.json("show", "job")["runs"]) == 1
+
+
+def test_a_job_that_saves_and_asks_is_put_back_and_goes_on(colleague: Person) -> None:
+    """Exit 85 means: saved, put me back. The checkpoints stay with the job over its runs."""
+    run = (
+        'f="$STELLWERK_CHECKPOINT_DIR/step"\n'
+        'n=$(cat "$f" 2>/dev/null || echo 0)\n'
+        'echo "from $n as $SKYPILOT_TASK_ID"\n'
+        'echo $((n + 1)) > "$f.new" && mv "$f.new" "$f"\n'
+        "[ $n -ge 2 ] || exit 85"
+    )
+    colleague.stw("run", colleague.task(run, name="again"), "-d")
+    colleague.until({"again": "Succeeded"})
+    shown = colleague.json("show", "again")
+    assert len(shown["runs"]) == 3
+    said = [colleague.stw("logs", "again", "--run", str(n)).stdout.strip() for n in (1, 2, 3)]
+    assert said == [f"from {n} as {shown['id']}" for n in range(3)]

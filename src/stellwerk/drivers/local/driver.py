@@ -52,6 +52,7 @@ class LocalDriver:
         self, *, home: Path, socket_dir: Path, blobs: BlobReader, cluster: str = ""
     ) -> None:
         self.cluster = cluster or cluster_name(platform.node())
+        self._home = home
         self._root = home / "runtime"
         self._blobs = blobs
         self._house = AgentHouse(self._root, agent_socket(socket_dir, self._root))
@@ -154,6 +155,8 @@ class LocalDriver:
             raise DriverError("runtime/spec_invalid", f"`{order.run}` is no run's name", final=True)
         self._epoch = max(self._epoch, order.epoch)
         spec = spec_of(order)
+        for what, folder in (("checkpoint_dir", "checkpoints"), ("output_dir", "outputs")):
+            spec[what] = spec[what] or str(self._home / folder / order.workload)
         work, made = "", False
         if order.snapshot and not order.cwd:
             work = spec["cwd"] = str(self._works / f"{order.run}.{order.generation}")
