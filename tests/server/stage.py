@@ -198,9 +198,15 @@ class Stage:
         self.until(lambda: self.get("/v1/clusters").json["items"], "the cluster is observed")
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.loop.call_soon_threadsafe(self.services.stop)
+    def stop(self) -> None:
+        """Ends the server and waits for its end."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.services.stop)
         self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), "the server ends"
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
         for _, answer in self._streams:
             self.hang_up(answer)
         self.store.close()

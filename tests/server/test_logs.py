@@ -1,5 +1,6 @@
 """Output as raw bytes: by offset, followed while it grows, over setup and several runs."""
 
+import http.client
 import threading
 import time
 
@@ -207,3 +208,15 @@ def test_followers_are_let_go_when_the_server_is_stopped(stage: Stage) -> None:
     assert stage.post("/v1/server/stop").status == 202
     stage.until(lambda: follower.over, "the end of the stream")
     assert time.perf_counter() - began < 2
+
+
+def test_a_follower_that_takes_nothing_does_not_keep_the_server_from_ending(stage: Stage) -> None:
+    """It is cut off after a bounded time, so that it sees that this wasn't the end."""
+    run = running(stage)
+    stage.print(run, b"x" * (8 * 2**20))
+    answer = stage.stream("/v1/workloads/job/logs?follow=1")
+    began = time.perf_counter()
+    stage.stop()
+    assert time.perf_counter() - began < 6
+    with pytest.raises(http.client.IncompleteRead):
+        answer.read()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,7 @@ from litestar import Litestar
 from stellwerk.server.peer import PeerProtocol
 
 TICK_S = 1.0
-LET_GO_S = 3
+LET_GO_S = 2
 """How long open answers have to end after everything that follows was woken."""
 
 KEEP_ALIVE_S = 75
@@ -54,7 +55,12 @@ class HttpServer(uvicorn.Server):
             counter += 10
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), TICK_S)
+        # A reader that takes nothing is cut off; that is the end, not an error of each of them.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     async def serve_on(self, sockets: Sequence[socket.socket]) -> None:
         """Serves until it is told to stop, then lets open answers end."""
         await self.serve(sockets=list(sockets))
+        for left in list(self.server_state.connections):
+            if isinstance(left, PeerProtocol):
+                left.transport.abort()
