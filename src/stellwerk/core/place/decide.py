@@ -7,15 +7,15 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.catalogue import worst_first
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.decisions import Candidate, Decision, Inputs
+from stellwerk.core.model.decisions import Candidate, Decision, Inputs, Shortfall
 from stellwerk.core.model.ids import DecisionId, ShapeId, digest
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.place.amounts import amount, apart
 from stellwerk.core.place.candidates import candidates
 from stellwerk.core.place.found import Found
-from stellwerk.core.place.lacks import distance, instead
-from stellwerk.core.place.room import capacity, fit
+from stellwerk.core.place.lacks import distance, smallest_change
+from stellwerk.core.place.room import capacity
 from stellwerk.core.place.rooms import ClusterRoom
 
 REASONS_SHOWN = 8
@@ -82,7 +82,7 @@ def waiting(
         inputs=inputs,
         candidates=tuple(one.candidate for one in found),
         reasons=reasons,
-        change=_would_start(shape, _shown(found), rooms),
+        change=_would_start(shape, found, rooms),
     )
     return _with_id(decision)
 
@@ -103,41 +103,45 @@ def reasons_of(found: Iterable[Found]) -> tuple[Reason, ...]:
     unique = {(one.code, *one.params.items()): one for c in shown for one in c.reasons}
     if len(unique) <= REASONS_SHOWN:
         return worst_first(tuple(unique.values()))
-    nearest: dict[tuple[str, object], tuple[tuple[int, int], Reason]] = {}
+    nearest: dict[tuple[str, object], tuple[tuple[int, int], str, Reason]] = {}
     clusters: dict[tuple[str, object], dict[object, None]] = {}
     for candidate in shown:
-        far = distance(candidate.shortfalls)
+        far = (distance(candidate.shortfalls), candidate.cluster)
         for reason in candidate.reasons:
             kind = (reason.code, reason.params.get("resource"))
             clusters.setdefault(kind, {})[candidate.cluster] = None
-            if kind not in nearest or far < nearest[kind][0]:
-                nearest[kind] = (far, reason)
+            if kind not in nearest or far < nearest[kind][:2]:
+                nearest[kind] = (*far, reason)
     told = [
         replace(reason, params={**reason.params, "others": len(clusters[kind]) - 1})
         if len(clusters[kind]) > 1
         else reason
-        for kind, (_, reason) in nearest.items()
+        for kind, (_, _, reason) in nearest.items()
     ]
     return worst_first(tuple(told))
 
 
-def _would_start(shape: Shape, shown: list[Candidate], rooms: list[ClusterRoom]) -> tuple[str, ...]:
-    """The smallest change for each candidate that lets it start now; the fewest parts first."""
+def _would_start(
+    shape: Shape, found: list[Found], rooms: list[ClusterRoom]
+) -> tuple[str, ...]:
+    """The smallest change for each candidate that lets it start now; the smallest of all first."""
     by_name = {room.cluster.name: room for room in rooms}
-    sets = []
-    for one in shown:
-        room = by_name.get(one.cluster)
-        request = shape.alternatives[one.alternative].request
-        lower = instead(request, shape.num_nodes, one.shortfalls) if one.shortfalls else None
-        if room is None or lower is None or fit(room.open, *lower) is None:
+    changes = []
+    for candidate in (one.candidate for one in found):
+        room = by_name.get(candidate.cluster)
+        if room is None:
             continue
-        parts = ", ".join(
-            f"{short.resource}: {apart(short.wanted, short.free, short.unit)} -> "
-            f"{amount(short.free, short.unit, down=True)}"
-            for short in one.shortfalls
-        )
-        sets.append((distance(one.shortfalls), f"starts now on {one.cluster} with {parts}"))
-    return tuple(dict.fromkeys(text for _, text in sorted(sets)))[:CHANGES_SHOWN]
+        request = shape.alternatives[candidate.alternative].request
+        shorts = smallest_change(room.open, room.whole, request, shape.num_nodes)
+        if shorts:
+            parts = ", ".join(map(_lower, shorts))
+            changes.append((distance(shorts), f"starts now on {candidate.cluster} with {parts}"))
+    return tuple(dict.fromkeys(text for _, text in sorted(changes)))[:CHANGES_SHOWN]
+
+
+def _lower(short: Shortfall) -> str:
+    wanted = apart(short.wanted, short.free, short.unit)
+    return f"{short.resource}: {wanted} -> {amount(short.free, short.unit, down=True)}"
 
 
 def _would_move(found: list[Candidate], best: int, runner_up: int) -> tuple[str, ...]:

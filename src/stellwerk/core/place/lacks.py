@@ -1,4 +1,4 @@
-"""What a request lacks where it comes nearest, what it could ask instead, what to keep for it.
+"""What a request lacks where it comes nearest, what it could give up, and what to keep for it.
 
 The *nearest* node is the one that lacks the fewest resources, then the smallest part of them, among
 those that could hold a replica when nothing else runs.
@@ -59,6 +59,31 @@ def lack(room: Room, whole: Room, request: Request, num_nodes: int) -> Lack:
         return Lack(False, (), missing=_able(whole, request)[0])
     shorts = [_node_lacks(room.nodes[name], whole.nodes[name], request) for name in able]
     return Lack(False, min(shorts, key=distance))
+
+
+def smallest_change(
+    room: Room, whole: Room, request: Request, num_nodes: int
+) -> tuple[Shortfall, ...]:
+    """Finds the least to give up in order to start now, on any node that is ready; empty for none.
+
+    Unlike what a request lacks, this looks at nodes too that could never hold all of it.
+    """
+    now = len(fit_most(room, request, num_nodes))
+    if now:
+        at_most = len(fit_most(whole, request, num_nodes))
+        return (Shortfall(NODES_AT_ONCE, num_nodes, now, at_most),)
+    changes = [
+        _node_lacks(node, whole.nodes[name], request)
+        for name, node in sorted(room.nodes.items())
+        if node.node.state == "ready"
+    ]
+    changes = [shorts for shorts in changes if _turns(room, request, num_nodes, shorts)]
+    return min(changes, key=distance, default=())
+
+
+def _turns(room: Room, request: Request, num_nodes: int, shorts: tuple[Shortfall, ...]) -> bool:
+    lower = instead(request, num_nodes, shorts)
+    return lower is not None and len(fit_most(room, *lower)) == lower[1]
 
 
 def distance(shorts: tuple[Shortfall, ...]) -> tuple[int, int]:
@@ -133,23 +158,29 @@ def _node_lacks(node: NodeRoom, whole: NodeRoom, request: Request) -> tuple[Shor
 
 
 def _gpu_lack(node: NodeRoom, whole: NodeRoom, gpu: GpuRequest) -> list[Shortfall]:
-    """A lack of cards, or where there are enough of them, of memory on each."""
+    """A lack of cards that could serve, or of memory on each of the cards there are, or of both."""
     cards = [device for device in node.node.devices if right_kind(device, gpu)]
-    if not gpu.shares or len(cards) < gpu.count:
-        free = sum(
-            share_bytes(card, gpu) <= free_bytes(node, card) if gpu.shares else is_whole(node, card)
-            for card in cards
-        )
-        if gpu.count <= free:
-            return []
-        return [Shortfall(gpu_name(gpu), gpu.count, free, len(cards))]
+    able = [card for card in cards if share_bytes(card, gpu) <= whole.device_bytes[card.index]]
+    if not gpu.shares or (len(cards) < gpu.count and able):
+        return _too_few(gpu, sum(_serves(node, card, gpu) for card in cards), len(able))
+    if not cards:
+        return _too_few(gpu, 0, 0)
+    found = _too_few(gpu, len(cards), len(cards))
     nearest = _nearest_cards(node, gpu)
-    wanted = max(share_bytes(card, gpu) for card in nearest)
-    free = min(free_bytes(node, card) for card in nearest)
-    if all(share_bytes(card, gpu) <= free_bytes(node, card) for card in nearest):
-        return []
-    largest = sorted((whole.device_bytes[card.index] for card in cards), reverse=True)
-    return [Shortfall(GPU_MEMORY, wanted, max(free, 0), largest[gpu.count - 1], "bytes")]
+    if not all(_serves(node, card, gpu) for card in nearest):
+        wanted = max(share_bytes(card, gpu) for card in nearest)
+        free = min(free_bytes(node, card) for card in nearest)
+        largest = sorted(whole.device_bytes[card.index] for card in cards)[-len(nearest)]
+        found.append(Shortfall(GPU_MEMORY, wanted, max(free, 0), largest, "bytes"))
+    return found
+
+
+def _too_few(gpu: GpuRequest, free: int, largest: int) -> list[Shortfall]:
+    return [] if gpu.count <= free else [Shortfall(gpu_name(gpu), gpu.count, free, largest)]
+
+
+def _serves(node: NodeRoom, card: Device, gpu: GpuRequest) -> bool:
+    return share_bytes(card, gpu) <= free_bytes(node, card) if gpu.shares else is_whole(node, card)
 
 
 def _nearest_cards(node: NodeRoom, gpu: GpuRequest) -> list[Device]:

@@ -1,0 +1,69 @@
+"""Amounts as people read them: what is offered can be asked for as it is written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stellwerk.core.model.quantity import Amount, parse_cpus, parse_memory
+from stellwerk.core.place.amounts import amount, apart
+
+GIB = 1 << 30
+SIZES = st.one_of(st.integers(1, 1 << 21), st.integers(1, 1 << 45), st.just(GIB))
+
+
+def read(text: str) -> int:
+    """A size as the task file would be understood."""
+    found = parse_memory(text.replace(" ", ""))
+    assert isinstance(found, Amount), text
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1500, "milli", "1.5"),
+        (16_000, "milli", "16"),
+        (0, "milli", "0"),
+        (16 * GIB, "bytes", "16 GiB"),
+        (GIB // 2, "bytes", "512 MiB"),
+        (1500 * GIB, "bytes", "1500 GiB"),
+        (16_700_000_000, "bytes", "15.6 GiB"),
+        (0, "bytes", "0 MiB"),
+        (1, "bytes", "1 B"),
+        (7, "", "7"),
+    ],
+)
+def test_amounts_read_well(value: int, unit: str, text: str) -> None:
+    """Whole numbers stay whole, sizes have three digits."""
+    assert amount(value, unit) == text
+
+
+@given(SIZES)
+def test_what_is_written_down_is_there(size: int) -> None:
+    """Rounded down, the text never asks for more than there is, and for little less."""
+    written = read(amount(size, "bytes", down=True))
+    assert written <= size
+    assert size - written <= size // 100 + 1
+
+
+@given(st.integers(1, 10**7))
+def test_cpus_are_written_exactly(milli: int) -> None:
+    """Nothing of a CPU is lost between screen and task file."""
+    found = parse_cpus(amount(milli, "milli", down=True))
+    assert isinstance(found, Amount)
+    assert found.value == milli
+
+
+@given(SIZES, SIZES)
+def test_two_sizes_that_differ_look_different(one: int, other: int) -> None:
+    """`16 GiB asked, 16 GiB free` would explain nothing."""
+    wanted, less = max(one, other), min(one, other)
+    if wanted != less:
+        assert apart(wanted, less, "bytes") != amount(less, "bytes", down=True)
+
+
+def test_sizes_that_nearly_agree_get_more_digits() -> None:
+    """Only then, and only as many as it takes."""
+    assert apart(16 * GIB, 15 * GIB, "bytes") == "16 GiB"
+    assert apart(16 * GIB + 10_000_000, 16 * GIB, "bytes") == "16.01 GiB"
+    assert apart(16 * GIB + 1, 16 * GIB, "bytes") == "16.000000001 GiB"
