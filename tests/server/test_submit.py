@@ -1,0 +1,125 @@
+"""From a real task file, batch script or command to the order that a driver gets."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stellwerk.server.peer import own_uid, user_name
+from stellwerk.server.reading import read_item
+from tests.server.stage import Stage
+
+SECRET = "hunter2-is-not-a-password"
+
+
+@pytest.fixture
+def real(home_of_its_own: str) -> Iterator[Stage]:
+    """A server that reads as the real one does."""
+    with Stage(Path(home_of_its_own), read=read_item) as stage:
+        yield stage
+
+
+def everything_stored(stage: Stage) -> bytes:
+    """All bytes of the state but the key of the secrets."""
+    files = (path for path in (stage.home / "state").rglob("*") if path.is_file())
+    return b"\n".join(path.read_bytes() for path in files if path.name != "secrets.key")
+
+
+def test_a_task_file_becomes_an_order(real: Stage) -> None:
+    """Its script, its variables with those of the flags, and what it asks for."""
+    text = "name: train\nenvs: {EPOCHS: 3, LR: 0.1}\nresources: {cpus: 2}\nrun: python train.py\n"
+    told = real.submit(text, env={"LR": "0.5"}, overrides={"priority": 5})
+    assert told["name"] == "train"
+    real.started(told["id"])
+    order = real.driver.started[0]
+    assert order.script.strip() == "python train.py"
+    assert (order.env["EPOCHS"], order.env["LR"]) == ("3", "0.5")
+    show = real.get("/v1/workloads/train").json
+    assert (show["wants"], show["priority"], show["task"]) == ("2 CPUs", 5, text)
+
+
+def test_secrets_reach_the_job_and_nothing_else(real: Stage) -> None:
+    """Not the stored text, a blob, the journal, a page or a log; the order has them."""
+    text = f"secrets:\n  TOKEN: {SECRET}\n  OTHER: null\nrun: echo $TOKEN\n"
+    told = real.submit(text, secrets={"OTHER": SECRET[::-1]})
+    real.started(told["id"])
+    assert real.driver.started[0].secrets == {"TOKEN": SECRET, "OTHER": SECRET[::-1]}
+    for page in ("", "/explain", "/logs"):
+        body = real.get(f"/v1/workloads/{told['id']}{page}").body
+        assert SECRET.encode() not in body
+    assert SECRET.encode() not in real.get("/v1/events?limit=1000").body
+    stored = everything_stored(real)
+    assert SECRET.encode() not in stored
+    assert SECRET[::-1].encode() not in stored
+
+
+def test_a_secret_without_a_value_is_refused(real: Stage) -> None:
+    """Before anything is queued."""
+    text = "secrets: {TOKEN: null}\nrun: echo $TOKEN\n"
+    answer = real.post("/v1/workloads", {"text": text, "file": "t.yaml"})
+    assert answer.status == 422, answer.body
+    assert "TOKEN" in answer.json["problems"][0]["message"]
+    assert real.get("/v1/workloads?all=1").json["items"] == []
+
+
+def test_a_command_in_place_runs_with_the_environment_of_its_caller(real: Stage) -> None:
+    """Word by word, in its folder; the environment is sealed, and sealed once."""
+    item = {
+        "kind": "argv",
+        "argv": ["/usr/bin/env", "-u", "a b", "'"],
+        "in_place": True,
+        "cwd": "/tmp",
+        "caller_env": {"PATH": "/bin", "API_KEY": SECRET},
+    }
+    first = real.post("/v1/workloads", item).json
+    second = real.post("/v1/workloads", item).json
+    assert (first["name"], second["name"]) == ("env", "env-2")
+    real.started(first["id"])
+    real.started(second["id"])
+    for order in real.driver.started:
+        assert (order.argv, order.cwd) == (("/usr/bin/env", "-u", "a b", "'"), "/tmp")
+        assert order.inherit_env
+        assert order.secrets == {"PATH": "/bin", "API_KEY": SECRET}
+    assert SECRET.encode() not in everything_stored(real)
+    assert len(real.store.secrets.list("default", user_name(own_uid()))) == 1
+
+
+def test_a_batch_script_is_read(real: Stage) -> None:
+    """Its #SBATCH lines say what it asks for."""
+    text = "#!/bin/bash\n#SBATCH --job-name=sim\n#SBATCH --cpus-per-task=3\nhostname\n"
+    manifest = b'{"v":1,"files":[]}'
+    name = hashlib.sha256(manifest).hexdigest()
+    assert real.ask("PUT", f"/v1/blobs/{name}", manifest).status == 204
+    told = real.submit(text, kind="sbatch", file="job.sh", snapshot=name)
+    assert told["name"] == "sim"
+    assert real.get("/v1/workloads/sim").json["wants"].startswith("3 CPUs")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("run: [", "spec/"),
+        ("nonsense: 1\nrun: x", "spec/unknown-field"),
+        ("service: {readiness_probe: /}\nrun: x", "unsupported/service"),
+        ("workdir: .\nrun: x", "submit/no-snapshot"),
+        ("resources: {cpus: 400}\nrun: x", "place/never-fits"),
+        ("name: a\n---\nname: b\nrun: x\n---\nname: c\nrun: y", "unsupported/tasks"),
+        ("\0", "spec/"),
+    ],
+)
+def test_what_is_refused_says_why_and_where(real: Stage, text: str, code: str) -> None:
+    """Every problem has a code, a sentence, and the file's name."""
+    answer = real.post("/v1/workloads", {"text": text, "file": "train.yaml"})
+    assert answer.status == 422, answer.body
+    assert answer.json["code"].startswith(code), answer.body
+    assert answer.json["exit"] == 2
+    for problem in answer.json["problems"]:
+        assert problem["file"] == "train.yaml", problem
+        assert problem["message"]
+
+
+def test_what_was_accepted_without_effect_is_told(real: Stage) -> None:
+    """A key for clouds is named, and the task runs."""
+    told = real.submit("resources: {disk_tier: best}\nrun: x\n")
+    assert any("disk_tier" in one["message"] for one in told["notices"]), told
