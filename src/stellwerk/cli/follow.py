@@ -5,8 +5,11 @@ stderr, one line per change. Ctrl-C never ends a job by itself: on a terminal it
 detaches and says so.
 """
 
+import contextlib
 import sys
 import threading
+from collections.abc import Iterable
+from typing import Literal
 
 from stellwerk.cli.errors import INTERRUPTED, OURS
 from stellwerk.cli.render.ending import ending
@@ -16,6 +19,7 @@ from stellwerk.cli.render.units import duration
 from stellwerk.cli.session import now_ms
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.api import Client
+from stellwerk.client.gang import GangReader, ranks_of
 from stellwerk.client.wire import Headline, Show
 from stellwerk.core.model.errors import StellwerkError
 
@@ -23,25 +27,40 @@ LOOK_AGAIN_S = 1.0
 SIGNAL_BASE = 128
 
 
-def follow(client: Client, id: str, narrator: Narrator, *, tell_start: bool = True) -> int:
+def follow(client: Client, id: str, narrator: Narrator) -> int:
     """Follows until the end; returns the job's code, 125 for a failure of ours, 0 if detached."""
     watcher = _Watcher(Client(client.transport.path, settings=client.settings), id, narrator)
-    if tell_start:
-        watcher.start()
-    offset = 0
+    watcher.start()
+    try:
+        return _follow(client, id, narrator, watcher)
+    finally:
+        watcher.stop()
+
+
+def _follow(client: Client, id: str, narrator: Narrator, watcher: "_Watcher") -> int:
+    output = output_of(client, id, ranks_of(client.get(id)), run="all", follow=True)
     while True:
-        reader = client.log_reader(id, run="all", stream="all", follow=True, offset=offset)
         try:
-            for chunk in reader:
+            for chunk in output:
                 narrator.data(chunk)
             watcher.stop()
             return _tell_end(client, id, narrator)
         except KeyboardInterrupt:
-            offset = reader.offset
             code = _interrupted(client, id, narrator, watcher)
             if code is not None:
-                watcher.stop()
                 return code
+
+
+def output_of(
+    client: Client, name: str, ranks: int, *, run: int | Literal["all"] | None, follow: bool
+) -> Iterable[bytes]:
+    """What a workload prints: raw, or of several ranks line by line with the rank before each.
+
+    Going through it again goes on where the last time stopped.
+    """
+    if ranks > 1:
+        return GangReader(client, name, ranks, run=run, follow=follow)
+    return client.log_reader(name, run=run, stream="all", follow=follow)
 
 
 def job_code(show: Headline) -> int:
@@ -97,21 +116,28 @@ class _Watcher:
         self._client = client
         self._id = id
         self._narrator = narrator
-        self._over = threading.Event()
+        self._events = client.event_reader(workload=id)
+        self._changed = threading.Event()
+        self._over = False
         self._talks = True
         self._talking = threading.Lock()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._threads = [
+            threading.Thread(target=run, daemon=True) for run in (self._watch, self._listen)
+        ]
         self._told: tuple[str, int, str] = ("", 0, "")
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
-        """Says no more."""
-        self._over.set()
+        """Says no more, and lets go of its connections."""
         self.pause()
-        if self._thread.is_alive():
-            self._thread.join(timeout=LOOK_AGAIN_S)
+        self._over = True
+        self._changed.set()
+        self._events.stop()
+        for thread in self._threads:
+            thread.join(timeout=LOOK_AGAIN_S)
         self._client.close()
         self._narrator.end()
 
@@ -126,31 +152,22 @@ class _Watcher:
 
     def _watch(self) -> None:
         """Looks once for each change that the server tells, and now and then for the clock."""
-        changed = threading.Event()
-        threading.Thread(target=self._listen, args=(changed,), daemon=True).start()
-        while not self._over.is_set():
-            changed.clear()
-            try:
+        while not self._over:
+            self._changed.clear()
+            # Without a server there is nothing to tell; the reader of the log brings it back.
+            with contextlib.suppress(StellwerkError):
                 show = self._client.get(self._id)
-            except StellwerkError:
-                # The server is being replaced; the reader of the log brings it back or gives up.
-                self._over.wait(LOOK_AGAIN_S)
-                continue
-            if self._over.is_set() or show.ended:
-                return
-            with self._talking:
-                if self._talks:
-                    self._tell(show)
-            changed.wait(LOOK_AGAIN_S)
-
-    def _listen(self, changed: threading.Event) -> None:
-        try:
-            for _ in self._client.events(follow=True, workload=self._id):
-                changed.set()
-                if self._over.is_set():
+                if show.ended:
                     return
-        except StellwerkError:
-            changed.set()
+                with self._talking:
+                    if self._talks:
+                        self._tell(show)
+            self._changed.wait(LOOK_AGAIN_S)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(StellwerkError):  # then the clock has to do
+            for _ in self._events:
+                self._changed.set()
 
     def _tell(self, show: Show) -> None:
         number = show.runs[-1].number if show.runs else 0

@@ -8,6 +8,7 @@ from typing import Optional
 
 from .files import RunFiles, write_atomically
 from .launch import Start
+from .rendezvous import choose_port
 from .scripts import (
     REAL_STDERR,
     has_own_trap,
@@ -36,6 +37,7 @@ class Processes:
         self.checkpoint_dir = spec.checkpoint_dir or files.path("checkpoint")
         self.output_dir = spec.output_dir or files.path("output")
         self._signals = [number for number, _ in spec.term_signals]
+        self._meeting: dict[str, str] = {}
 
     def prepare(self, umask: int) -> None:
         """Create the job's directories, with the user's mask, and the scripts. Raises OSError."""
@@ -53,6 +55,17 @@ class Processes:
                 ending = "" if text.endswith("\n") else "\n"
                 write_atomically(self._files.path(name), os.fsencode(text + ending))
 
+    def choose_meeting_point(self) -> None:
+        """Take the port at which the ranks meet, where nobody else has said which.
+
+        Only beside rank 0: the others would look at the wrong machine.
+        """
+        has_first = any(rank.rank == 0 for rank in self._spec.ranks)
+        if has_first and "MASTER_ADDR" in self._spec.env and "MASTER_PORT" not in self._spec.env:
+            port = choose_port(self._spec.run)
+            if port is not None:
+                self._meeting = {"MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
+
     def setup(self) -> Start:
         """The setup: without the variables of a rank, and without GPUs chosen for it."""
         given = self._given(self._spec.setup_env)
@@ -62,7 +75,7 @@ class Processes:
 
     def rank(self, rank: Rank) -> Start:
         """One rank of the run."""
-        given = self._given(rank.env)
+        given = self._given({**self._meeting, **rank.env})
         env = self._environment(given)
         log = self._files.rank_log(rank.rank)
         if self._spec.argv is not None:

@@ -257,6 +257,7 @@ class Wrapper:
 
     def _start_ranks(self, commands: Processes) -> None:
         self.phase, self.detail = "running", ""
+        commands.choose_meeting_point()
         for index, rank in enumerate(self.spec.ranks):
             pid = self._spawn_or_fail(commands, index)
             if pid is None:
@@ -292,7 +293,7 @@ class Wrapper:
             return
         if code != 0 and not self._ending_ranks and not self.notice.in_force:
             self._ending_ranks = True
-            self.message = f"rank {rank} ended with {code}, so the other ranks were ended"
+            self.message = f"rank {rank} ended with exit code {code}; then the others were ended"
             self._end_gently()
         self.changed()
 

@@ -16,7 +16,6 @@ EXAMPLES = {
     "nothing-to-run": "name: x",
     "service": "service: {readiness_probe: /}\nrun: x",
     "pool": "pool: {workers: 1}\nsetup: x",
-    "num-nodes": "num_nodes: 2\nrun: x",
     "git-workdir": "workdir: {url: u}\nrun: x",
     "file-mounts": "file_mounts: {/a: ./a}\nrun: x",
     "uri-mounts": "file_mounts: {/a: 's3://a/b'}\nrun: x",
@@ -50,6 +49,7 @@ def test_a_plain_task_can_be_run() -> None:
     text = """
 name: a
 workdir: .
+num_nodes: 2
 resources:
   cpus: 4+
   accelerators: {A100: 0.5, L4: 1}
@@ -69,7 +69,8 @@ run: echo $B
 
 def test_several_tasks() -> None:
     """The file as a whole is refused, and each task for its own reasons."""
-    assert codes("name: p\n---\nrun: x\n---\nnum_nodes: 2\nrun: y") == ["tasks", "num-nodes"]
+    hooked = "config: {hooks: [{run: z}]}"
+    assert codes(f"name: p\n---\nrun: x\n---\n{hooked}\nrun: y") == ["tasks", "hooks"]
     found = unsupported(read_tasks("run: x\n---\npool: {workers: 1}\nsetup: y"))
     assert [problem.path for problem in found] == ["", "tasks[1].pool"]
 

@@ -14,11 +14,18 @@ def ending(show: Show) -> list[str]:
     lines = [" ".join([show.name, doing(show.phase), *_where(run)]) + _numbers(show, run)]
     if show.phase != "Succeeded":
         lines += in_full(show.reasons or ([run.reason] if run and run.reason else []))
+        lines += _runtime_says(run, lines)
     if show.phase == "Failed" and run and run.end and run.end.last_lines:
         lines.append("  last lines:")
         lines += [f"  | {line}" for line in run.end.last_lines[-LAST_LINES:]]
     lines.append(f"  details: stw show {show.name}   files: stw ls {show.name}")
     return lines
+
+
+def _runtime_says(run: RunView | None, lines: list[str]) -> list[str]:
+    """What was noted on the machine, such as which rank failed first, if it isn't told already."""
+    message = run.end.message if run and run.end else ""
+    return [] if not message or any(message in line for line in lines) else [f"  {message}"]
 
 
 def _where(run: RunView | None) -> list[str]:

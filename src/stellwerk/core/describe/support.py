@@ -45,10 +45,6 @@ TABLE: tuple[_Line, ...] = (
         "pools are read, but can't be run yet", "remove `pool:` and submit jobs instead",
     ),
     _Line(
-        "num-nodes", "num_nodes", lambda task: task.num_nodes > 1,
-        "tasks on several nodes can't be run yet", "use `num_nodes: 1`",
-    ),
-    _Line(
         "git-workdir", "workdir", lambda task: isinstance(task.workdir, GitWorkdir),
         "a repository as `workdir` can't be fetched yet", "clone it and name the folder",
     ),

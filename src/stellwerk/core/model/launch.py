@@ -2,6 +2,7 @@
 
 Facts: SkyPilot's contract for a task, ``torchrun`` reading ``PET_<ARGUMENT>`` as defaults. A
 single-node job gets none of the multi-node ones, since they would break launchers nested in it.
+``MASTER_PORT`` isn't decided here: the runtime beside rank 0 takes a port that is free there.
 """
 
 import math
@@ -10,8 +11,6 @@ from collections.abc import Sequence
 import msgspec
 
 from stellwerk.core.model.task import Task
-
-RENDEZVOUS_PORT = 29_500
 
 
 def gpus_per_node(task: Task, alternative: int = 0) -> int:
@@ -60,9 +59,7 @@ def common_environment(
         found |= {
             "PET_NNODES": str(len(addresses)),
             "PET_MASTER_ADDR": addresses[0],
-            "PET_MASTER_PORT": str(RENDEZVOUS_PORT),
             "MASTER_ADDR": addresses[0],
-            "MASTER_PORT": str(RENDEZVOUS_PORT),
         }
         if gpus_per_node(task, alternative):
             found["PET_NPROC_PER_NODE"] = str(gpus_per_node(task, alternative))

@@ -1,0 +1,115 @@
+"""Reads the output of several ranks together: whole lines, each with the rank that it came from.
+
+While a run goes on, each rank is read by a thread with a connection of its own, so a silent rank
+holds up none of the others. The output of a run that is over comes one rank after the other.
+"""
+
+import queue
+import re
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from stellwerk.client.api import Client
+    from stellwerk.client.wire import Show, Stream
+
+LINES_WAITING = 1_000
+LONGEST_LINE = 64 * 1024
+_END_OF_LINE = re.compile(rb"\r\n|\n|\r")
+
+Said = tuple[int, bytes] | BaseException | None
+"""A line of a rank, why one can't be read any more, or the end of one."""
+
+
+def ranks_of(show: "Show") -> int:
+    """How many ranks a workload has."""
+    return int((show.shape or {}).get("num_nodes", 1))
+
+
+class GangReader:
+    """The output of all ranks; going through it again goes on where the last time stopped."""
+
+    def __init__(
+        self,
+        client: "Client",
+        name: str,
+        ranks: int,
+        *,
+        run: int | Literal["all"] | None = None,
+        stream: "Stream" = "all",
+        follow: bool = False,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._ranks = ranks
+        self._run = run
+        self._stream: Stream = stream
+        self._follow = follow
+        self._said: queue.Queue[Said] = queue.Queue(LINES_WAITING)
+        self._reading = 0
+        self._begun = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        if not self._follow:
+            for rank in range(self._ranks):
+                yield from (told(rank, line) for line in self._lines(self._client, rank))
+            return
+        self._begin()
+        while self._reading:
+            said = self._said.get()
+            if said is None:
+                self._reading -= 1
+            elif isinstance(said, BaseException):
+                raise said
+            else:
+                yield told(*said)
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        for rank in range(self._ranks):
+            self._reading += 1
+            threading.Thread(target=self._listen, args=(rank,), daemon=True).start()
+
+    def _listen(self, rank: int) -> None:
+        from stellwerk.client.api import Client
+
+        client = Client(self._client.transport.path, settings=self._client.settings)
+        try:
+            for line in self._lines(client, rank):
+                self._said.put((rank, line))
+        except Exception as error:  # noqa: BLE001 (told in the thread of whoever reads)
+            self._said.put(error)
+        finally:
+            client.close()
+        self._said.put(None)
+
+    def _lines(self, client: "Client", rank: int) -> Iterator[bytes]:
+        # What setup prints isn't any one rank's: it comes with the first.
+        stream = self._stream if rank == 0 else "run"
+        if stream == "run" and self._stream == "setup":
+            return iter(())
+        pieces = client.logs(
+            self._name, run=self._run, rank=rank, stream=stream, follow=self._follow
+        )
+        return lines_of(pieces)
+
+
+def lines_of(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Cuts bytes into lines; a progress bar that draws over itself gives one for each drawing."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = _END_OF_LINE.split(rest + piece)
+        yield from lines
+        if len(rest) > LONGEST_LINE:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+def told(rank: int, line: bytes) -> bytes:
+    """A line as it is printed."""
+    return b"(rank %d) %s\n" % (rank, line)
