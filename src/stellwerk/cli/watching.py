@@ -1,5 +1,6 @@
 """Shows something again whenever the journal says that something happened."""
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
@@ -31,9 +32,6 @@ def watched(client: Client, show: Callable[[], None]) -> None:
 
 def _listen(client: Client, changed: threading.Event) -> None:
     own = Client(client.transport.path, settings=client.settings)
-    try:
+    with contextlib.suppress(StellwerkError):  # the screen is still drawn anew by the clock
         for _ in own.events(after=own.server_status().seq, follow=True):
             changed.set()
-    except StellwerkError:
-        # Without events the screen is still drawn anew by the clock.
-        changed.set()

@@ -21,7 +21,7 @@ import msgspec
 from stellwerk.client.connection import Answer, Transport, UnreachableError
 from stellwerk.client.launch import ensure_server
 from stellwerk.client.refusals import ApiError, refusal
-from stellwerk.client.streams import LogReader, Retry, follow_events
+from stellwerk.client.streams import EventReader, LogReader, Retry
 from stellwerk.client.wire import (
     Changed,
     Clusters,
@@ -266,8 +266,12 @@ class Client:
     ) -> Iterator[EventRecord]:
         """The journal from after a sequence number on; with `follow` it goes on as facts come."""
         if follow:
-            return follow_events(self, after, workload)
+            return iter(self.event_reader(after=after, workload=workload))
         return self._events_so_far(after, workload)
+
+    def event_reader(self, *, after: int = 0, workload: str | None = None) -> EventReader:
+        """Like `events` with `follow`, and can be stopped from another thread."""
+        return EventReader(self, after, workload)
 
     def _events_so_far(self, after: int, workload: str | None) -> Iterator[EventRecord]:
         query = {"workload": workload} if workload else {}

@@ -3,6 +3,7 @@
 A request is answered whole; a stream is read as it comes and says whether it was cut off.
 """
 
+import contextlib
 import http.client
 import os
 import socket
@@ -104,6 +105,7 @@ class Stream:
     def __init__(self, connection: _UnixConnection, response: http.client.HTTPResponse) -> None:
         self._connection = connection
         self._response = response
+        self._socket = connection.sock  # http.client lets go of it when the answer ends with it
         self.status = response.status
         self.headers = response.headers
 
@@ -122,6 +124,12 @@ class Stream:
         """Lets go of the connection."""
         self._response.close()
         self._connection.close()
+
+    def interrupt(self) -> None:
+        """Cuts the stream off, also from another thread that isn't the one that reads it."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # it has ended by itself
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def __iter__(self) -> Iterator[bytes]:
         while data := self._read():

@@ -74,23 +74,44 @@ class LogReader:
         return f"/v1/workloads/{quote(self._name, safe='')}/logs?{query}"
 
 
-def follow_events(client: "Client", after: int, workload: str | None) -> Iterator[EventRecord]:
-    """Yields events for ever; never one twice, none left out."""
-    query = {"follow": "1"} | ({"workload": workload} if workload else {})
-    retry = Retry(client)
-    while True:
-        target = f"/v1/events?{urlencode({**query, 'after': after})}"
-        headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream"}
-        try:
-            with open_stream(client, target, headers) as stream:
-                for record in read_events(stream):
-                    if record.seq > after:
-                        after = record.seq
-                        retry.progressed()
-                        yield record
-            raise CutOffError("the server ended the stream")
-        except (CutOffError, UnreachableError) as error:
-            retry.wait(error)
+class EventReader:
+    """The journal as it grows, until it is stopped: no event comes twice, none is left out."""
+
+    def __init__(self, client: "Client", after: int, workload: str | None) -> None:
+        self._client = client
+        self._after = after
+        self._query = {"follow": "1"} | ({"workload": workload} if workload else {})
+        self._stream: Stream | None = None
+        self._stopped = False
+
+    def __iter__(self) -> Iterator[EventRecord]:
+        retry = Retry(self._client)
+        while not self._stopped:
+            try:
+                with self._open() as stream:
+                    for record in read_events(stream):
+                        if record.seq > self._after:
+                            self._after = record.seq
+                            retry.progressed()
+                            yield record
+                raise CutOffError("the server ended the stream")
+            except (CutOffError, UnreachableError) as error:
+                if not self._stopped:
+                    retry.wait(error)
+
+    def stop(self) -> None:
+        """Ends the iteration, also from another thread while it waits for the next event."""
+        self._stopped = True
+        if self._stream is not None:
+            self._stream.interrupt()
+
+    def _open(self) -> Stream:
+        target = f"/v1/events?{urlencode({**self._query, 'after': self._after})}"
+        headers = {"Last-Event-ID": str(self._after), "Accept": "text/event-stream"}
+        self._stream = open_stream(self._client, target, headers)
+        if self._stopped:
+            self._stream.interrupt()
+        return self._stream
 
 
 def read_events(chunks: Iterator[bytes] | Stream) -> Iterator[EventRecord]:
