@@ -315,7 +315,7 @@ def test_sizes_are_told_so_that_they_can_be_asked_for() -> None:
     node = replace(a_node(), memory_bytes=16_700_000_000)
     (reason,) = never_fits(a_shape(a_request(memory_gib=16)), [a_cluster("lab", node)])
     told = render(reason)
-    assert told.sentence == "16 GiB memory asked, lab can give at most 15.5 GiB"
+    assert told.sentence == "16 GiB of memory asked, lab can give at most 15.5 GiB"
     assert told.remedy == "ask for at most 15.5 GiB, or add a cluster that has more"
     assert never_fits(a_shape(a_request(memory_gib=15.5)), [a_cluster("lab", node)]) == ()
     assert node.memory_bytes >= 15.5 * GIB

@@ -27,7 +27,7 @@ WAITING = {
         "blocked",
         "you",
         "{wanted} {resource} asked, {cluster} can give at most {largest}"
-        "[, nor can {others} more give enough]",
+        "[, {others} more not enough either]",
         "ask for at most {largest}, or add a cluster that has more",
     ),
     "has_none": Entry(
@@ -69,8 +69,8 @@ WAITING = {
     "room_kept": Entry(
         "turn",
         "time",
-        "the room it needs on {cluster} is kept for {name}, which has been passed for long enough"
-        "[, and so on {others} more]",
+        "what it needs on {cluster} is kept for {name}, which others have passed for long enough"
+        "[, and so it is on {others} more]",
         "wait until {name} has started",
     ),
     "not_planned": Entry("unknown", "stellwerk", "it has not been looked at yet", "wait a moment"),
@@ -307,6 +307,9 @@ WHY_STOPPED = {
     "abort": "one of its abort rules held",
 }
 
+UNCOUNTED = ("memory", "disk", "GPU memory")
+"""Resources of which there is so much, not so many."""
+
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 _FIELD = re.compile(r"\{(\w+)\}")
 
@@ -328,6 +331,8 @@ def _shown(reason: Reason) -> _Params:
             shown[key] = show_duration(value)
         elif key == "why":
             shown[key] = WHY_STOPPED.get(str(value), value)
+        elif key == "resource":
+            shown[key] = f"of {value}" if value in UNCOUNTED else value
         else:
             shown[key] = value
     failure = CATALOGUE.get(str(reason.params.get("failure", "")))

@@ -33,13 +33,11 @@ def answers_to(cluster: Cluster, infra: str) -> bool:
 
 def reason_of(short: Shortfall, cluster: str) -> Reason:
     """Turns a shortfall into the reason it is: none there, never, or not now."""
-    resource = short.resource
-    if resource.endswith("s") and not short.unit and short.wanted == 1:
-        resource = resource.removesuffix("s")
+    wanted = apart(short.wanted, short.largest, short.unit)
     params: dict[str, Param] = {
         "cluster": cluster,
-        "resource": resource,
-        "wanted": apart(short.wanted, max(short.free, short.largest), short.unit),
+        "resource": short.resource.removesuffix("s") if wanted == "1" else short.resource,
+        "wanted": wanted,
     }
     if short.largest <= 0:
         return Reason("has_none", params)

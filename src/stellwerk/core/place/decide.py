@@ -121,9 +121,7 @@ def reasons_of(found: Iterable[Found]) -> tuple[Reason, ...]:
     return worst_first(tuple(told))
 
 
-def _would_start(
-    shape: Shape, found: list[Found], rooms: list[ClusterRoom]
-) -> tuple[str, ...]:
+def _would_start(shape: Shape, found: list[Found], rooms: list[ClusterRoom]) -> tuple[str, ...]:
     """The smallest change for each candidate that lets it start now; the smallest of all first."""
     by_name = {room.cluster.name: room for room in rooms}
     changes = []

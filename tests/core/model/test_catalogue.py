@@ -1,0 +1,225 @@
+"""The catalogue: every code somebody gives is in it, reads whole, and has a remedy that works."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from stellwerk.cli.main import TABLE
+from stellwerk.core.model.catalogue import (
+    CATALOGUE,
+    ENDED,
+    WHY_STOPPED,
+    render,
+    tier_of,
+    worst_first,
+)
+from stellwerk.core.model.reasons import TIERS, Reason
+
+SOURCE = Path(__file__).resolve().parents[3] / "src" / "stellwerk"
+FIELD = re.compile(r"\{(\w+)\}")
+OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+READ_LATER = {"behind": {"ahead", "queue"}}
+"""Reasons that whoever reads a place in the queue adds, with what belongs to them."""
+
+SAMPLE: dict[str, str | int] = {
+    "actor": "ada",
+    "ahead": 3,
+    "asked_bytes": 16 << 30,
+    "attempt": 1,
+    "cluster": "atlas",
+    "command": "nvcc",
+    "delay_ms": 20_000,
+    "exit_code": 3,
+    "failure": "exit_code",
+    "free": "2",
+    "infra": "ssh/k017",
+    "instead": "2",
+    "largest": "8",
+    "library": "libmpi.so.40",
+    "limit": 3,
+    "limit_ms": 3_600_000,
+    "line": "CUDA out of memory",
+    "message": "the disk is full",
+    "module": "torch",
+    "name": "llm-ft",
+    "node": "k017",
+    "note": "no route to host",
+    "others": 4,
+    "peak_bytes": 15 << 30,
+    "phase": "Running",
+    "queue": "default",
+    "quick_ms": 60_000,
+    "resource": "CPUs",
+    "signal": 11,
+    "signal_name": "SIGSEGV",
+    "state": "unreachable",
+    "times": 3,
+    "wanted": "16",
+    "why": "preempt",
+}
+
+
+def fields(template: str, *, optional: bool) -> set[str]:
+    """The parameters of a text: those it needs, or all."""
+    return set(FIELD.findall(template if optional else OPTIONAL.sub("", template)))
+
+
+@cache
+def sources() -> dict[str, ast.Module]:
+    """Every module of the project, by its path."""
+    return {
+        str(path.relative_to(SOURCE)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+
+
+def made() -> Iterator[tuple[str, str, ast.Call]]:
+    """Every place in the sources that makes a reason with a code written out there."""
+    for path, tree in sources().items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            code = node.args[0]
+            if name in {"Reason", "_with_line", "_named", "_refused"}:
+                for text in ast.walk(code):
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                        yield text.value, path, node
+
+
+def strings_in(tree: ast.Module) -> set[str]:
+    """All literal texts of a module."""
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_every_reason_that_is_made_is_in_the_catalogue() -> None:
+    """No code is invented where it is used."""
+    unknown = {
+        f"{place}: {code}"
+        for code, place, call in made()
+        if code not in CATALOGUE
+        and isinstance(call.func, ast.Name)
+        and call.func.id == "Reason"
+        and isinstance(call.args[0], ast.Constant)
+    }
+    assert unknown == set()
+
+
+def test_every_code_has_somebody_who_gives_it() -> None:
+    """A reason that nobody gives is a promise that nobody keeps."""
+    texts: set[str] = set()
+    for path, tree in sources().items():
+        if not path.endswith("catalogue.py"):
+            texts |= strings_in(tree)
+    assert set(CATALOGUE) - texts - set(READ_LATER) == set()
+
+
+def test_reasons_are_made_with_all_that_their_texts_need() -> None:
+    """Where the parameters are written out beside the code, none is missing."""
+    missing = []
+    for code, place, call in made():
+        entry = CATALOGUE.get(code)
+        given = call.args[1] if len(call.args) > 1 else None
+        if entry is None or not isinstance(call.func, ast.Name) or call.func.id != "Reason":
+            continue
+        if given is not None and not isinstance(given, ast.Dict):
+            continue
+        keys = given.keys if given is not None else []
+        if None in keys:
+            continue
+        named = {key.value for key in keys if isinstance(key, ast.Constant)}
+        needed = fields(entry.sentence, optional=False) | fields(entry.remedy, optional=False)
+        if needed - named:
+            missing.append(f"{place}: {code} lacks {sorted(needed - named)}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("code", sorted(CATALOGUE))
+def test_a_text_reads_whole(code: str) -> None:
+    """With all that may be recorded and with only what must be: one plain sentence, one remedy."""
+    entry = CATALOGUE[code]
+    needed = fields(entry.sentence, optional=False) | fields(entry.remedy, optional=False)
+    for names in (needed, fields(entry.sentence + entry.remedy, optional=True)):
+        told = render(Reason(code, {name: SAMPLE[name] for name in sorted(names)}))
+        assert told.tier in TIERS
+        for text in (told.sentence, told.remedy):
+            assert re.fullmatch(r"[^\s\[\]{}](?:.*[^\s\[\]{}.,;:])?", text), text
+            assert "not recorded" not in text
+            assert "  " not in text
+            assert " ," not in text
+
+
+def test_every_verb_in_a_remedy_is_a_verb() -> None:
+    """Whoever follows a remedy finds the command."""
+    texts = [entry.remedy for entry in CATALOGUE.values()]
+    verbs = {verb for text in texts for verb in re.findall(r"`stw (\w+)", text)}
+    assert verbs
+    assert verbs - set(TABLE) == set()
+
+
+def test_what_has_ended_is_told_as_ended() -> None:
+    """And nothing that still waits is."""
+    assert all(entry.tier == "ended" for entry in ENDED.values())
+    waiting = [entry for code, entry in CATALOGUE.items() if code.startswith("held")]
+    assert {entry.tier for entry in waiting} == {"held"}
+
+
+def test_worst_first_keeps_the_order_inside_a_tier() -> None:
+    """Blocked before held before capacity before turn."""
+    reasons = tuple(map(Reason, ("behind", "no_room", "room_kept", "held", "never_fits", "odd")))
+    assert [reason.code for reason in worst_first(reasons)] == [
+        "never_fits",
+        "held",
+        "no_room",
+        "behind",
+        "room_kept",
+        "odd",
+    ]
+    assert tier_of(Reason("odd")) == "unknown"
+
+
+def test_amounts_and_spans_are_told_for_people() -> None:
+    """Parameters that end in `_bytes` and `_ms`."""
+    told = render(Reason("out_of_memory", {"peak_bytes": 15 << 30, "asked_bytes": 1 << 34}))
+    assert told.sentence == "it ran out of memory, having used up to 15 GiB of 16 GiB asked for"
+    assert told.params == {"peak_bytes": 15 << 30, "asked_bytes": 1 << 34}
+
+
+def test_an_older_record_is_still_readable() -> None:
+    """A parameter that wasn't recorded then is named, not an error."""
+    told = render(Reason("no_such_infra"))
+    assert told.sentence == "no cluster answers to infra `(infra not recorded)`"
+
+
+def test_a_reason_of_a_newer_version_is_told_as_such() -> None:
+    """Its code says something at least."""
+    told = render(Reason("too_cold", {"degrees": 4}))
+    assert told.sentence == "too_cold (a reason this version does not know)"
+    assert told.remedy
+
+
+def test_braces_and_brackets_in_values_are_values() -> None:
+    """What a program printed is never taken for a template."""
+    line = "KeyError: {weights[0]} [x]"
+    assert render(Reason("uncaught_error", {"line": line})).sentence == (
+        f"the program stopped with {line}"
+    )
+    told = render(
+        Reason("retrying", {"attempt": 1, "limit": 2, "failure": "uncaught_error", "line": line})
+    )
+    assert told.sentence == f"try 1 of 2 failed: the program stopped with {line}"
+
+
+@pytest.mark.parametrize("why", sorted(WHY_STOPPED))
+def test_a_stop_is_told_with_its_cause(why: str) -> None:
+    """In words, not by the word of the protocol."""
+    told = render(Reason("preempted", {"why": why}))
+    assert told.sentence == f"it was stopped because {WHY_STOPPED[why]}"
