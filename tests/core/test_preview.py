@@ -1,0 +1,93 @@
+"""A preview says what the next cycle would do, and its id changes with what it looked at."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stellwerk.core.intake import on_command, on_plan
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.ids import BlobHash, WorkloadId
+from stellwerk.core.model.resources import Shape
+from stellwerk.core.plan import plan
+from stellwerk.core.preview import Preview, preview
+from stellwerk.core.state import State, fold
+from stellwerk.core.view import Viewer
+from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
+
+
+class Lab:
+    """A state with one machine of four CPUs."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.count = 0
+        self.facts(ev.ClusterObserved(a_cluster("lab", a_node("n1", cpus=4))))
+
+    def facts(self, *events: ev.Event) -> None:
+        for event in events:
+            fold(self.state, ev.Record(self.state.seq + 1, 1_000, 1, "me", "p", event))
+
+    def submit(self, cpus: float, priority: int = 0) -> WorkloadId:
+        self.count += 1
+        key = WorkloadId(f"w-{self.count}")
+        submit = cmd.Submit(
+            id=key, name=key, project="p", shape=a_shape(a_request(cpus=cpus)),
+            task=BlobHash("0"), priority=priority)  # fmt: skip
+        self.facts(*on_command(self.state, submit, "me"))
+        return key
+
+    def cycle(self) -> None:
+        self.facts(*on_plan(self.state, plan(Viewer(self.state).take(1_000))))
+
+    def preview(self, shape: Shape, priority: int = 0, spec: str = "s") -> Preview:
+        return preview(Viewer(self.state).take(1_000), shape, priority, spec)
+
+
+@given(running=st.lists(st.integers(1, 4), max_size=4), wanted=st.integers(1, 4))
+def test_a_preview_comes_true(running: list[int], wanted: int) -> None:
+    """What is submitted right after it starts exactly if the preview said so."""
+    lab = Lab()
+    for cpus in running:
+        lab.submit(cpus)
+        lab.cycle()
+    said = lab.preview(a_shape(a_request(cpus=wanted)))
+    key = lab.submit(wanted)
+    lab.cycle()
+    assert (lab.state.workloads[key].phase == "Starting") == said.starts_now
+    assert said.starts_now or said.reasons
+
+
+def test_the_id_names_spec_and_facts() -> None:
+    """Asked again it is the same; another spec or another state of the machine gives another."""
+    lab = Lab()
+    shape = a_shape(a_request(cpus=1))
+    first = lab.preview(shape).id
+    assert lab.preview(shape).id == first
+    assert lab.preview(shape, spec="other").id != first
+    assert lab.preview(shape, priority=1).id != first
+    lab.submit(1)
+    lab.cycle()
+    assert lab.preview(shape).id != first
+
+
+def test_it_stands_behind_its_equals() -> None:
+    """Two of its priority and one above it come first, one below doesn't."""
+    lab = Lab()
+    lab.submit(4)
+    lab.cycle()
+    for priority in (0, 0, 5, -1):
+        lab.submit(2, priority)
+    said = lab.preview(a_shape(a_request(cpus=1, memory_gib=1)))
+    assert said.ahead == 3
+
+
+def test_behind_more_than_a_cycle_starts_it_waits_its_turn() -> None:
+    """With hundreds that could start before it, it doesn't start in the next cycle."""
+    lab = Lab()
+    lab.facts(ev.ClusterObserved(a_cluster("big", a_node("b1", cpus=4_000))))
+    for _ in range(300):
+        lab.submit(1)
+    said = lab.preview(a_shape(a_request(cpus=2)))
+    assert not said.starts_now
+    assert [reason.code for reason in said.reasons] == ["behind"]
+    assert said.ahead == 300
