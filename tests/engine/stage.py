@@ -121,6 +121,8 @@ class Stage:
         while self.virtual.now_ms - start < limit_ms:
             await self.pass_ms(5_000)
             assert self.engine is not None
-            if not self.engine.state.workloads and not self.store.take(self.store.inbox_upto()):
+            is_durable = self.engine.seq == self.engine.state.seq
+            left = self.engine.state.workloads or self.store.take(self.store.inbox_upto())
+            if is_durable and not left:
                 return
         raise AssertionError(f"still alive: {self.engine and self.engine.state.workloads}")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from stellwerk.drivers.simulated.behaviour import Behaviour, always
 from stellwerk.drivers.simulated.clock import VirtualClock
 from stellwerk.drivers.simulated.faults import Faults, faults_by_seed
 from stellwerk.engine.loop import load_state
-from stellwerk.store import WorkloadFilter
+from stellwerk.store import Batch, WorkloadFilter
 from stellwerk.testing.builders import a_request, a_shape
 from tests.engine.stage import Stage
 
@@ -88,6 +89,36 @@ def test_a_failing_job_is_tried_again_as_often_as_it_may(
         assert row is not None
         assert row.workload.phase == "Failed"
         assert [run.end.code for run in row.workload.runs if run.end] == [7, 7, 7]
+
+    play(story())
+
+
+def test_what_is_not_yet_durable_is_not_told(tmp_path: Path) -> None:
+    """While a write waits for the disk, `seq`, `status` and `changed` say what is on it."""
+
+    async def story() -> None:
+        stage = Stage(tmp_path)
+        engine = await stage.revive()
+        await stage.pass_ms(2_000)
+        before = engine.seq
+        assert before == stage.store.seq() == engine.status().seq
+        written, held = stage.store.append, asyncio.get_running_loop().create_future()
+
+        def wait_for_disk(batch: Batch) -> Future[None]:
+            late: Future[None] = Future()
+            written(batch).add_done_callback(
+                lambda _: held.add_done_callback(lambda _: late.set_result(None))
+            )
+            return late
+
+        stage.store.append = wait_for_disk  # type: ignore[method-assign]
+        await stage.submit()
+        await stage.pass_ms(100)
+        assert engine.state.seq > before
+        assert engine.seq == engine.status().seq == before
+        assert await engine.changed(before, 0.05) == before
+        asyncio.get_running_loop().call_later(0.02, held.set_result, None)
+        assert before < await engine.changed(before, 20) == engine.seq
 
     play(story())
 

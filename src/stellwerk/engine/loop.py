@@ -82,6 +82,7 @@ class Engine:
         self._wake = asyncio.Event()
         self._stopping = False
         self._advanced = asyncio.Event()
+        self._durable_seq = 0
         self._inbox_seq = 0
         self._image_seq = 0
         self._hands = Hands(store, self.drivers, self._report)
@@ -90,7 +91,7 @@ class Engine:
     @property
     def seq(self) -> int:
         """The newest durable fact."""
-        return self.state.seq
+        return self._durable_seq
 
     @property
     def epoch(self) -> int:
@@ -115,7 +116,7 @@ class Engine:
         waiting = sum(len(queue.entries) for queue in self.state.shapes.values())
         return Status(
             epoch=self.state.epoch,
-            seq=self.state.seq,
+            seq=self._durable_seq,
             live=len(self.state.workloads),
             pending=waiting + len(self.state.delayed),
             running=len(self.state.running),
@@ -124,16 +125,17 @@ class Engine:
 
     async def changed(self, after_seq: int, timeout_s: float) -> int:
         """Waits until the journal is past ``after_seq`` (or the time is over); gives its seq."""
-        if self.state.seq <= after_seq:
+        if self._durable_seq <= after_seq:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._advanced.wait(), timeout_s)
-        return self.state.seq
+        return self._durable_seq
 
     async def load(self) -> None:
         """Becomes the leader, so that nobody else writes, then brings the state back."""
         epoch = await asyncio.to_thread(self.store.raise_epoch, CORE_VERSION)
         self.state, self._image_seq = await asyncio.to_thread(load_state, self.store)
         self._viewer = Viewer(self.state)
+        self._durable_seq = self.state.seq
         self._inbox_seq = await asyncio.to_thread(self.store.inbox_upto)
         self.state.epoch = epoch
         happened = _Happened()
@@ -267,6 +269,8 @@ class Engine:
                 delay = min(delay * 2, RETRY_MOST_S)
             else:
                 break
+        if happened.records:
+            self._durable_seq = happened.records[-1].seq
         advanced, self._advanced = self._advanced, asyncio.Event()
         advanced.set()
 

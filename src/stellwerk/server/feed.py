@@ -19,8 +19,6 @@ from stellwerk.store.journal import subject
 RING_RECORDS = 4096
 RING_BYTES = 8 * 2**20
 PAGE = 500
-MOMENT_S = 0.002
-LONGEST_PAUSE_S = 0.05
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -63,16 +61,11 @@ class Feed:
 
     async def run(self) -> None:
         """Reads on for ever; ends only by being cancelled or by an error of the journal."""
-        pause_s = MOMENT_S
         while True:
             if await self._changes.changed(self._seq, 60) <= self._seq:
                 continue
-            # What has changed takes a moment until it is durable, longer on a disk that is full.
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             while records := self._read(self._seq, PAGE):
                 self._publish(records)
-                pause_s = MOMENT_S
                 await asyncio.sleep(0)
 
     @contextmanager
