@@ -16,6 +16,7 @@ import stat
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Optional
 
 from . import PROTOCOL, VERSION, system
@@ -26,6 +27,7 @@ from .loop import Loop
 from .operations import OPERATIONS, Refused
 from .prober import Prober
 from .roster import Roster
+from .setups import remove_unused
 from .snapshot import capture_in_child, load, login_environment, snapshot_key
 from .telling import LineReader, make_fifo
 
@@ -76,6 +78,7 @@ class Agent:
         self._loop.on_readable(inbox.descriptor, lambda: self._hear(inbox))
         self.roster.adopt_all()
         self.empty_trash()
+        self._in_background(lambda: remove_unused(self.places.setups))
         self._warm_up()
         self._mind_listener()
         self._write_card()
@@ -105,15 +108,18 @@ class Agent:
 
     def empty_trash(self) -> None:
         """Remove what was thrown away, in a process of its own."""
-        if not os.listdir(self.places.trash):
-            return
+        if os.listdir(self.places.trash):
+            self._in_background(self.roster.empty_trash)
+
+    @staticmethod
+    def _in_background(work: Callable[[], None]) -> None:
         if os.fork():
             return
         try:
             signal.set_wakeup_fd(-1)
             system.close_descriptors()
             os.nice(10)
-            self.roster.empty_trash()
+            work()
         finally:
             os._exit(0)
 

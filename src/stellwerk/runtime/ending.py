@@ -12,13 +12,14 @@ import traceback
 from typing import Optional
 
 from .files import JSONObject, RunFiles, last_lines, read_json, write_json
+from .preparation import Order
 from .processes import kill_all_below
 from .sampling import oom_kills
 from .spec import Identity
 from .stopping import End, Facts, classify
 from .system import now_ms
 from .telling import tell
-from .wrapper import Order, Wrapper
+from .wrapper import Wrapper
 
 _LOOKED_AT = 2_000
 _WRITE_TRIES = 60
@@ -95,7 +96,8 @@ def end_record(wrapper: Wrapper) -> JSONObject:
     """What ended.json says."""
     rank, code = deciding_code(wrapper)
     done = os.path.exists(wrapper.files.done)
-    wrote = wrapper.commands is not None and has_checkpoint(wrapper.commands.checkpoint_dir)
+    commands = wrapper.before.commands
+    wrote = commands is not None and has_checkpoint(commands.checkpoint_dir)
     end = _meaning(wrapper, rank, code, done_said=done, wrote_checkpoint=wrote)
     log = wrapper.files.setup_log if rank is None else wrapper.files.rank_log(rank)
     record = bare_record(wrapper.spec.identity, end.how, wrapper.message or "")
@@ -114,8 +116,8 @@ def end_record(wrapper: Wrapper) -> JSONObject:
         cpu_ms=wrapper.sampler.cpu_ms(),
         log_bytes=wrapper.limits.log_bytes(),
         oom_kills=max(0, oom_kills() - wrapper.oom_kills_before),
-        setup=wrapper.setup_state,
-        shell=wrapper.shell,
+        setup=wrapper.before.setup_state,
+        shell=wrapper.before.shell,
         left_over=wrapper.left_over,
         last_lines=last_lines(log),
     )
@@ -126,7 +128,7 @@ def deciding_code(wrapper: Wrapper) -> tuple[Optional[int], Optional[int]]:
     """The rank whose exit code is the run's, and that code: saved, else first failed, else 0."""
     codes = wrapper.codes
     if not codes:
-        return None, wrapper.setup_code
+        return None, wrapper.before.setup_code
     saved = [rank for rank, code in codes.items() if code in wrapper.spec.put_me_back]
     if saved and wrapper.notice.why is not None:
         return saved[0], codes[saved[0]]

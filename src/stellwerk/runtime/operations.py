@@ -9,17 +9,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from . import PROTOCOL, VERSION, system
 from .connection import Connection
 from .ending import run_and_record
 from .files import JSONObject, to_json, write_json
+from .preparation import Order
 from .roster import Entry
 from .spec import Spec, SpecError, check_env, read_signals, read_spec
 from .stopping import WHYS
 from .telling import make_fifo
-from .wrapper import Order
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -55,7 +55,8 @@ def hello(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONOb
 
 def start(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """Start a run, at most once per (run, generation)."""
-    spec, secrets = _read_start(request)
+    asked = _read_start(request)
+    spec = asked.spec
     known = agent.roster.entries.get(spec.run)
     highest = known.identity.generation if known else agent.roster.forgotten.generation_of(spec.run)
     if highest is not None and spec.generation < highest:
@@ -68,32 +69,48 @@ def start(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObj
     if known is not None:
         older = f"run `{spec.run}` is here in generation {known.identity.generation}"
         raise Refused("busy", f"{older} ({known.state}); it has to end and be forgotten first")
-    entry = _launch(agent, spec, secrets, request["spec"])
+    entry = _launch(agent, asked, request["spec"])
     return {**entry.report(), "existing": False}
 
 
-def _read_start(request: JSONObject) -> tuple[Spec, dict[str, str]]:
+class _Asked(NamedTuple):
+    """A checked start, with the values that are never written down."""
+
+    spec: Spec
+    secrets: dict[str, str]
+    secret_files: dict[str, str]
+
+
+def _read_start(request: JSONObject) -> _Asked:
     raw = request.get("spec")
     if not isinstance(raw, dict):
         raise Refused("spec_invalid", "`spec` is no object")
     problems: list[tuple[str, str]] = []
-    secrets = check_env(
-        "secrets", request.get("secrets"), lambda field, message: problems.append((field, message))
-    )
+
+    def complain(field: str, message: str) -> None:
+        problems.append((field, message))
+
+    secrets = check_env("secrets", request.get("secrets"), complain)
+    files = request.get("secret_files") or {}
+    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        complain("secret_files", "is no map of texts")
     spec: Optional[Spec] = None
     try:
         spec = read_spec(raw)
     except SpecError as error:
         problems = error.problems + problems
+    for mount in spec.mounts if spec is not None else ():
+        if mount.secret is not None and mount.secret not in files:
+            complain("secret_files", f"the value of `{mount.secret}` is missing")
     if problems or spec is None:
         sentence = "; ".join(f"{field}: {message}" for field, message in problems)
         raise Refused("spec_invalid", sentence, problems=[list(problem) for problem in problems])
-    return spec, secrets
+    return _Asked(spec, secrets, files)
 
 
-def _launch(agent: Agent, spec: Spec, secrets: dict[str, str], raw: JSONObject) -> Entry:
+def _launch(agent: Agent, asked: _Asked, raw: JSONObject) -> Entry:
     """Claim the run by its directory, then fork its wrapper."""
-    files = agent.places.run(spec.run)
+    files = agent.places.run(asked.spec.run)
     try:
         os.mkdir(files.directory, 0o700)
     except FileExistsError:
@@ -103,7 +120,15 @@ def _launch(agent: Agent, spec: Spec, secrets: dict[str, str], raw: JSONObject) 
         control = make_fifo(files.control)
         lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        order = Order(agent.places, spec, secrets, agent.environment, agent.inherited, control)
+        order = Order(
+            agent.places,
+            asked.spec,
+            asked.secrets,
+            asked.secret_files,
+            agent.environment,
+            agent.inherited,
+            control,
+        )
         pid = _fork_wrapper(order, lock)
     except OSError as error:
         agent.roster.throw_away(files)
@@ -111,7 +136,7 @@ def _launch(agent: Agent, spec: Spec, secrets: dict[str, str], raw: JSONObject) 
     os.close(lock)
     os.close(control)
     entry = Entry(files, raw)
-    agent.roster.entries[spec.run] = entry
+    agent.roster.entries[entry.run] = entry
     agent.roster.watch(entry, pid)
     return entry
 

@@ -10,7 +10,7 @@ import platform
 import shutil
 from typing import Optional
 
-from . import cgroups, nvml, system
+from . import cgroups, namespaces, nvml, system
 from .files import JSONObject
 
 _TOOLS = (
@@ -31,6 +31,7 @@ def probe(root: str) -> JSONObject:
     """All facts of this machine, as they are now. Sizes in bytes."""
     disk = shutil.disk_usage(root)
     memory = _memory()
+    no_namespaces = namespaces.trouble()
     return {
         "v": 1,
         "at_ms": system.now_ms(),
@@ -51,6 +52,8 @@ def probe(root: str) -> JSONObject:
         "python": platform.python_version(),
         "user": system.user_name(os.getuid()),
         "tools": [name for name in _TOOLS if shutil.which(name) is not None],
+        "namespaces": no_namespaces is None,
+        "namespaces_trouble": no_namespaces,
         **nvml.devices(),
     }
 

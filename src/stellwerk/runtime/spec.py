@@ -6,9 +6,13 @@ A spec is a JSON object with these fields (those without a default must be there
   `workload`, `name`, `project` text.
 - `script` bash text, or `argv` a program and its arguments, executed without a shell.
 - `setup` bash text run once before; `setup_key` names its result on this machine: where it is
-  known the setup is skipped; `setup_env` variables of the setup alone.
+  kept its files are taken over instead; `setup_env` variables of the setup alone.
 - `cwd` an absolute directory, or null for the run's own `work`; `checkpoint_dir`, `output_dir`
   absolute, or null for the run's own.
+- `mounts` a list of `{target, source | secret, copy, read_only}`: `target` absolute or `~/…`;
+  `source` an absolute folder or file; `secret` the name of a value that comes beside the spec and
+  becomes a file; `copy` gives the run its own copy. `sky_workdir` true shows the work directory
+  as `~/sky_workdir` too, where the machine can.
 - `env` variables of all ranks; `inherit_env` true when it is complete, false when the shell's
   start-up files come first; `shell` is `snapshot` (they are read once) or `interactive` (each
   time).
@@ -47,6 +51,16 @@ class Rank(NamedTuple):
     env: dict[str, str]
 
 
+class Mount(NamedTuple):
+    """Something of this machine, or a secret, that appears at a place of the job's choice."""
+
+    target: str
+    source: Optional[str]
+    secret: Optional[str]
+    copy: bool
+    read_only: bool
+
+
 class Identity(NamedTuple):
     """What every record of a run carries."""
 
@@ -74,6 +88,8 @@ class Spec(NamedTuple):
     cwd: Optional[str]
     checkpoint_dir: Optional[str]
     output_dir: Optional[str]
+    mounts: list[Mount]
+    sky_workdir: bool
     env: dict[str, str]
     inherit_env: bool
     shell: str
@@ -202,6 +218,8 @@ def read_spec(raw: JSONObject) -> Spec:
         cwd=reader.directory("cwd"),
         checkpoint_dir=reader.directory("checkpoint_dir"),
         output_dir=reader.directory("output_dir"),
+        mounts=_read_mounts(reader),
+        sky_workdir=reader.flag("sky_workdir"),
         env=check_env("env", reader.get("env"), reader.complain, any_name=inherit),
         inherit_env=inherit,
         shell=reader.text("shell", "snapshot"),
@@ -250,6 +268,36 @@ def _read_ranks(reader: _Reader) -> list[Rank]:
             reader.complain(place, f"rank {number} is there twice")
         ranks.append(Rank(number, check_env(f"{place}.env", item.get("env"), reader.complain)))
     return sorted(ranks)
+
+
+def _read_mounts(reader: _Reader) -> list[Mount]:
+    value = reader.get("mounts")
+    mounts: list[Mount] = []
+    if value is not None and not isinstance(value, list):
+        reader.complain("mounts", "is no list")
+        return mounts
+    for index, item in enumerate(value or ()):
+        inner = _Reader(item if isinstance(item, dict) else {})
+        mount = Mount(
+            target=inner.text("target"),
+            source=inner.directory("source"),
+            secret=inner.optional_text("secret"),
+            copy=inner.flag("copy"),
+            read_only=inner.flag("read_only"),
+        )
+        parts = mount.target.split("/")
+        if parts[0] not in {"", "~"} or len(parts) < 2 or ".." in parts:
+            inner.complain("target", f"`{mount.target}` is neither absolute nor below `~`")
+        if (mount.source is None) == (mount.secret is None):
+            inner.complain("source", "give either `source` or `secret`, and not both")
+        if mount.secret is not None and not is_variable_name(mount.secret):
+            inner.complain("secret", "is no name of a variable (letters, digits, `_`)")
+        for field in sorted(set(inner.raw) - inner.seen):
+            inner.complain(field, "is no field of a mount")
+        for field, message in inner.problems:
+            reader.complain(f"mounts[{index}].{field}", message)
+        mounts.append(mount)
+    return mounts
 
 
 def _read_codes(reader: _Reader) -> list[int]:

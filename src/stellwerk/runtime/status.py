@@ -18,16 +18,16 @@ def status_record(wrapper: Wrapper) -> JSONObject:
         str(rank.rank): {"pid": pids.get(rank.rank), "code": wrapper.codes.get(rank.rank)}
         for rank in wrapper.spec.ranks
     }
-    sessions = [*pids.values(), *([wrapper.setup_pid] if wrapper.setup_pid else [])]
+    sessions = [*pids.values(), *([wrapper.before.setup_pid] if wrapper.before.setup_pid else [])]
     return {
         "v": 1,
         **wrapper.spec.identity._asdict(),
         "phase": wrapper.phase,
-        "detail": wrapper.detail,
+        "detail": wrapper.before.detail,
         "at_ms": now_ms(),
         "started_at_ms": wrapper.started_at_ms,
-        "setup": wrapper.setup_state,
-        "shell": wrapper.shell,
+        "setup": wrapper.before.setup_state,
+        "shell": wrapper.before.shell,
         "ranks": ranks,
         "sessions": sorted(sessions),
         "notice": wrapper.notice.as_json(),

@@ -10,20 +10,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
 
-from . import processes, stopping
-from .files import JSONObject, Places, sync_directory, write_json
-from .launch import Inherited, SpawnError, spawn
+from . import preparation, processes, stopping
+from .files import JSONObject, sync_directory, write_json
+from .launch import SpawnError, spawn
 from .limits import Limits
 from .loop import Loop
 from .notice import Hands, Notice
+from .preparation import Order, Preparation
 from .ranks import Processes
 from .sampling import Sampler, oom_kills
-from .setups import BUSY, CACHED, SetupGate
-from .snapshot import Shell, capture_in_child, load, snapshot_key
-from .spec import Spec, read_signals
+from .spec import read_signals
 from .status import status_record
 from .system import become_subreaper, boot_id, now_ms
 from .telling import LineReader, tell
@@ -32,22 +30,9 @@ _KILL_AFTER_MS = 5_000
 _LEFT_OVER_AFTER_MS = 300
 _KILL_AGAIN_MS = 40
 _KILL_AGAIN_AT_MOST_MS = 2_000
-_SETUP_LOOK_MS = 100
 _POKE_AGAIN_MS = 500
 _SYNC_CLAIM_MS = 250
 _KILLED = 128 + int(signal.SIGKILL)
-
-
-class Order(NamedTuple):
-    """What the agent hands over to a wrapper."""
-
-    places: Places
-    spec: Spec
-    secrets: Mapping[str, str]
-    environment: Mapping[str, str]
-    inherited: Inherited
-    control: int
-    """The descriptor on which orders come."""
 
 
 class Wrapper:
@@ -60,11 +45,9 @@ class Wrapper:
         self.loop = Loop()
         self.sampler = Sampler()
         self.started_at_ms = now_ms()
-        self.phase, self.detail, self.setup_state = "setting_up", "", "none"
-        self.shell: JSONObject = {"source": "none", "why_plain": None}
+        self.phase = "setting_up"
         self.message: Optional[str] = None
         self.cause: Optional[str] = None
-        self.setup_code: Optional[int] = None
         self.codes: dict[int, int] = {}
         self.signals: dict[int, int] = {}
         self.first_failed: Optional[int] = None
@@ -72,11 +55,7 @@ class Wrapper:
         self.left_over: list[str] = []
         self.log_over = False
         self.oom_kills_before = oom_kills()
-        self.commands: Optional[Processes] = None
         self.rank_of: dict[int, int] = {}
-        self.setup_pid: Optional[int] = None
-        self._capture_pid: Optional[int] = None
-        self._gate = SetupGate(order.places.setups, order.spec.setup_key)
         self._ending_ranks = False
         self._kill_again_ms = _KILL_AGAIN_MS
         self._is_over = False
@@ -87,6 +66,18 @@ class Wrapper:
             self.loop,
             lambda why, grace_ms: self._give_notice(why, grace_ms, order.spec.term_signals),
             self._log_is,
+        )
+        self.before = Preparation(
+            order,
+            self.files,
+            preparation.Hands(
+                self.loop,
+                self.changed,
+                lambda: not self.notice.in_force and self.cause is None,
+                self._start_ranks,
+                self._begin_end,
+                self._fail,
+            ),
         )
         self.notice = Notice(
             Hands(self.loop, self.files, self._own_shells, self.changed, self.kill_everything)
@@ -106,9 +97,11 @@ class Wrapper:
         self.loop.on_signal(signal.SIGCHLD, self._reap)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
-        self._find_shell()
+        self.loop.after("sample", self.sampler.next_in_ms(), self._sample)
+        self.before.begin()
         while not self._is_over:
             self.loop.turn()
+        self.before.clean_up()
 
     def _write_started(self) -> None:
         me = processes.look_up(os.getpid())
@@ -139,7 +132,7 @@ class Wrapper:
         elif op == "withdraw":
             self.notice.withdraw()
             if self.phase == "stopping":
-                self.phase = "setting_up" if self.setup_pid is not None else "running"
+                self.phase = "running" if self.rank_of or self.codes else "setting_up"
             if self.cause is not None:
                 self.loop.after("left over", _LEFT_OVER_AFTER_MS, self._end_left_over)
             self.changed()
@@ -151,7 +144,7 @@ class Wrapper:
     def _give_notice(
         self, why: str, grace_ms: int, signals: list[tuple[int, Optional[int]]]
     ) -> None:
-        nothing_runs = self.setup_pid is None and not self.rank_of and not self.codes
+        nothing_runs = self.before.setup_pid is None and not self.rank_of and not self.codes
         self.phase = "stopping"
         self.notice.give(why, grace_ms, signals)
         if nothing_runs:
@@ -167,102 +160,17 @@ class Wrapper:
             self.message = f"the logs had grown to {size} bytes, twice their limit, and went on"
             self._end_gently()
 
-    # -- the shell and the setup -----------------------------------------------------------------
-
-    def _find_shell(self) -> None:
-        environment = self.order.environment
-        if self.spec.inherit_env:
-            self._have_shell(Shell({}, None, None), "given")
-        elif self.spec.shell == "interactive":
-            self._have_shell(Shell(dict(environment), None, None), "interactive")
-        else:
-            key = snapshot_key(environment)
-            found = load(self.order.places, key, environment)
-            if found is not None:
-                self._have_shell(found, "snapshot")
-                return
-            self.detail = "reading the shell's start-up files"
-            self.changed()
-            try:
-                self._capture_pid = capture_in_child(self.order.places, key, environment)
-            except OSError as error:
-                why = f"the shell's start-up files can't be read: {error.strerror}"
-                self._have_shell(Shell(dict(environment), None, why), "plain")
-
-    def _after_capture(self) -> None:
-        environment = self.order.environment
-        found = load(self.order.places, snapshot_key(environment), environment)
-        if found is None:
-            found = Shell(dict(environment), None, "the shell's start-up files could not be read")
-        self._have_shell(found, "snapshot")
-
-    def _have_shell(self, shell: Shell, source: str) -> None:
-        is_plain = shell.why_plain is not None
-        self.shell = {"source": "plain" if is_plain else source, "why_plain": shell.why_plain}
-        self.commands = Processes(self.spec, self.files, self.order.secrets, shell)
-        try:
-            self.commands.prepare(self.order.inherited.umask)
-        except OSError as error:
-            self._fail(f"`{error.filename}` can't be made: {error.strerror}")
-            return
-        self.loop.after("sample", self.sampler.next_in_ms(), self._sample)
-        self._set_up(self.commands)
-
-    def _set_up(self, commands: Processes) -> None:
-        """Run the setup, skip it where its result is known, or wait for another run's same one."""
-        if self.notice.in_force or self.cause is not None:
-            self._begin_end("not_started")
-        elif self.spec.setup is None:
-            self._start_ranks(commands)
-        else:
-            entered = self._gate.enter()
-            if entered == CACHED:
-                self.setup_state = "cached"
-                self._start_ranks(commands)
-            elif entered == BUSY:
-                if not self.detail:
-                    self.detail = "waiting for the same setup of another run"
-                    self.changed()
-                self.loop.after("setup", _SETUP_LOOK_MS, lambda: self._set_up(commands))
-            else:
-                self.setup_state, self.detail = "running", ""
-                self.setup_pid = self._spawn_or_fail(commands, None)
-                self.changed()
-
-    def _spawn_or_fail(self, commands: Processes, rank: Optional[int]) -> Optional[int]:
-        try:
-            if rank is None:
-                return spawn(commands.setup(), self.order.inherited)
-            return spawn(commands.rank(self.spec.ranks[rank]), self.order.inherited)
-        except (SpawnError, OSError) as error:
-            self._fail(str(error))
-            return None
-
-    def _setup_ended(self, code: int) -> None:
-        self.setup_pid, self.setup_code = None, code
-        self.setup_state = "ok" if code == 0 else "failed"
-        if code == 0:
-            try:
-                self._gate.succeeded(self.spec.run)
-            except OSError as error:
-                self.message = f"the setup will run again next time: {error.strerror}"
-        if code != 0:
-            self._begin_end("setup")
-        elif self.notice.in_force or self.cause is not None or self.commands is None:
-            self._begin_end("not_started")
-        else:
-            self._start_ranks(self.commands)
-
     # -- ranks -----------------------------------------------------------------------------------
 
     def _start_ranks(self, commands: Processes) -> None:
-        self.phase, self.detail = "running", ""
+        self.phase, self.before.detail = "running", ""
         commands.choose_meeting_point()
-        for index, rank in enumerate(self.spec.ranks):
-            pid = self._spawn_or_fail(commands, index)
-            if pid is None:
+        for rank in self.spec.ranks:
+            try:
+                self.rank_of[spawn(commands.rank(rank), self.order.inherited)] = rank.rank
+            except (SpawnError, OSError) as error:
+                self._fail(str(error))
                 return
-            self.rank_of[pid] = rank.rank
         self.changed()
         self.loop.after("claim", _SYNC_CLAIM_MS, self._sync_claim)
 
@@ -276,8 +184,9 @@ class Wrapper:
 
     def _own_shells(self) -> set[int]:
         """Shells that have our trap and wait for their command."""
-        shells = set() if self.setup_pid is None else {self.setup_pid}
-        if self.spec.argv is None and not (self.commands and self.commands.script_has_own_trap):
+        shells = set() if self.before.setup_pid is None else {self.before.setup_pid}
+        commands = self.before.commands
+        if self.spec.argv is None and not (commands and commands.script_has_own_trap):
             shells |= set(self.rank_of)
         return shells
 
@@ -314,7 +223,7 @@ class Wrapper:
     def _begin_end(self, cause: str) -> None:
         """The user's own commands are over; what is left of theirs gets a moment, then signals."""
         self.cause = self.cause or cause
-        self._gate.leave()
+        self.before.stop()
         if not self.notice.in_force:
             self.loop.after("left over", _LEFT_OVER_AFTER_MS, self._end_left_over)
         self.loop.after("reap", 0, self._reap)
@@ -363,14 +272,9 @@ class Wrapper:
         return not strays
 
     def _child_ended(self, pid: int, status: int) -> None:
-        if pid == self._capture_pid:
-            self._capture_pid = None
-            self._after_capture()
-        elif pid == self.setup_pid:
-            self._setup_ended(_exit_code(status))
-        elif pid in self.rank_of:
+        if pid in self.rank_of:
             self._rank_ended(self.rank_of.pop(pid), status)
-        elif self.notice.why is not None:
+        elif not self.before.child_ended(pid, status) and self.notice.why is not None:
             self.reaped_codes.add(_exit_code(status))
 
     # -- what others see -------------------------------------------------------------------------
