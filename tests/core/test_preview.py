@@ -9,7 +9,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.plan import plan
-from stellwerk.core.preview import Preview, preview
+from stellwerk.core.preview import PARTS, PLAN_ID, Preview, changes, preview
 from stellwerk.core.state import State, fold
 from stellwerk.core.view import Viewer
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
@@ -68,6 +68,27 @@ def test_the_id_names_spec_and_facts() -> None:
     lab.submit(1)
     lab.cycle()
     assert lab.preview(shape).id != first
+
+
+def test_two_ids_say_what_changed() -> None:
+    """Task, clusters, what runs hold, and the queue: each alone, and nothing for the same id."""
+    lab = Lab()
+    shape = a_shape(a_request(cpus=1))
+    first = lab.preview(shape).id
+    assert PLAN_ID.fullmatch(first)
+    assert changes(first, first) == ()
+    for other in (lab.preview(shape, spec="other"), lab.preview(shape, priority=1)):
+        assert changes(first, other.id) == ("the task",)
+    lab.submit(8)
+    assert changes(first, lab.preview(shape).id) == ("the queue",)
+    lab.submit(1)
+    lab.cycle()
+    busy = lab.preview(shape).id
+    assert changes(first, busy) == ("what runs hold", "the queue")
+    lab.facts(ev.ClusterObserved(a_cluster("lab", a_node("n1", cpus=5))))
+    assert changes(busy, lab.preview(shape).id) == ("the clusters",)
+    assert changes(first, first[:-1] + ("0" if first[-1] != "0" else "1")) == ("",)
+    assert len(PARTS) == 4
 
 
 def test_it_stands_behind_its_equals() -> None:

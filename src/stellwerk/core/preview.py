@@ -2,8 +2,11 @@
 
 The workload is put into a view behind all that waits with its priority, and the view is planned as
 a cycle would plan it. What comes out holds as long as nothing that was looked at changes; the
-``id`` is a digest of exactly that, so that "run it as planned" can be refused when it has changed.
+``id`` is made of digests of exactly that, so that "run it as planned" can be refused when it has
+changed, and two ids say by themselves what did.
 """
+
+import re
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +23,13 @@ from stellwerk.core.view import Head, ShapeView, View
 NOBODY = WorkloadId("w-nobody")
 LAST = 1 << 62
 
+PARTS = ("the task", "the clusters", "what runs hold", "the queue")
+"""What an id looks at, each with `PART_DIGITS` digits of its own, before those of all together."""
+
+PART_DIGITS = 3
+WHOLE_DIGITS = 8
+PLAN_ID = re.compile(rf"p-[0-9a-f]{{{PART_DIGITS * len(PARTS) + WHOLE_DIGITS}}}")
+
 
 class Preview(Struct, frozen=True):
     """What would become of the workload in the next cycle.
@@ -34,19 +44,37 @@ class Preview(Struct, frozen=True):
     ahead: int = 0
 
 
-def preview(view: View, shape: Shape, priority: int, spec: str) -> Preview:
+def preview(view: View, shape: Shape, priority: int, spec: str, queue: str = "default") -> Preview:
     """Plans a view with one workload more. ``spec`` is the hash of all else about the workload."""
     shape_id = ShapeId(digest(shape))
     head = Head(NOBODY, 0, priority, LAST, view.now_ms, "this")
-    identity = f"p-{digest((spec, shape, priority, _facts(view), CORE_VERSION))}"
     ahead = sum(_before(part, head) for part in view.shapes)
     starts_now, decision, reasons = _look(_with(view, shape_id, shape, head), shape_id)
     if decision is None:
         alone = replace(view, shapes=())
         _, decision, _ = _look(_with(alone, shape_id, shape, head), shape_id)
-        reasons = (Reason("behind", {"ahead": ahead, "queue": "default"}),)
+        reasons = (Reason("behind", {"ahead": ahead, "queue": queue}),)
     assert decision is not None, "alone it either starts or is told why it waits"
+    place = decision.candidates[decision.chosen] if decision.chosen >= 0 else None
+    outcome = (starts_now, place and (place.cluster, place.alternative))
+    identity = _identity(((spec, shape, priority), *_facts(view)), outcome)
     return Preview(identity, starts_now, decision, reasons, ahead)
+
+
+def changes(planned: str, now: str) -> tuple[str, ...]:
+    """Names what differs between two ids of previews; "" stands for what follows from all of it."""
+    if planned == now:
+        return ()
+    starts = range(len("p-"), len(now) - WHOLE_DIGITS, PART_DIGITS)
+    differ = (planned[at : at + PART_DIGITS] != now[at : at + PART_DIGITS] for at in starts)
+    return tuple(name for name, differs in zip(PARTS, differ, strict=True) if differs) or ("",)
+
+
+def _identity(parts: tuple[object, ...], outcome: object) -> str:
+    """An id whose digits tell apart what it was made of; the last ones are about everything."""
+    digests = [digest(part) for part in parts]
+    whole = digest((digests, outcome, CORE_VERSION))
+    return f"p-{''.join(one[:PART_DIGITS] for one in digests)}{whole[:WHOLE_DIGITS]}"
 
 
 Seen = tuple[bool, Decision | None, tuple[Reason, ...]]
@@ -88,8 +116,9 @@ def _before(part: ShapeView, head: Head) -> int:
     return part.count if before == len(part.heads) else before
 
 
-def _facts(view: View) -> list[object]:
-    """What a plan looked at: each cluster's facts with what is allocated on it, and the queue."""
-    clusters = [(part.facts, sorted(part.allocations)) for part in view.clusters]
+def _facts(view: View) -> tuple[object, object, object]:
+    """What a plan looked at: what the clusters are, what is allocated on them, and the queue."""
+    clusters = [(part.cluster.name, part.facts) for part in view.clusters]
+    held = [(part.cluster.name, sorted(part.allocations)) for part in view.clusters]
     queue = [(part.id, part.count, part.heads[:1]) for part in view.shapes]
-    return [clusters, sorted(queue, key=lambda item: item[0])]
+    return clusters, held, sorted(queue, key=lambda item: item[0])
