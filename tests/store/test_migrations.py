@@ -54,3 +54,24 @@ def test_a_newer_database_is_refused_untouched(tmp_path: Path) -> None:
         facts.write(conn, facts.SCHEMA, newest())
     with opened(tmp_path) as store:
         assert (store.seq(), len(store.take(0))) == (2, 1)
+
+
+def test_an_older_database_ends_with_the_same_schema(tmp_path: Path) -> None:
+    """All steps on the first schema give what a new database gets."""
+
+    def objects(place: Path) -> list[tuple[str, str]]:
+        with sa.create_engine(f"sqlite:///{place}/store.db").connect() as conn:
+            rows = conn.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL")
+            return sorted(
+                (name, "".join(sql.replace('"order"', "order").split())) for name, sql in rows
+            )
+
+    for place in (tmp_path / "old", tmp_path / "new"):
+        Store.open(place).close()
+    with sa.create_engine(f"sqlite:///{tmp_path}/old/store.db").begin() as conn:
+        conn.exec_driver_sql("DROP INDEX workloads_project")
+        conn.exec_driver_sql("DROP INDEX workloads_project_live")
+        facts.write(conn, facts.SCHEMA, 1)
+    assert objects(tmp_path / "old") != objects(tmp_path / "new")
+    Store.open(tmp_path / "old").close()
+    assert objects(tmp_path / "old") == objects(tmp_path / "new")

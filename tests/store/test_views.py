@@ -191,6 +191,8 @@ def plan_of(store: Store, statement: sa.Select[Any] | Prepared) -> str:
         (WorkloadFilter(live=False, limit=50), "workloads_order"),
         (WorkloadFilter(phases=("Running",)), "workloads_live"),
         (WorkloadFilter(live=False, phases=("Failed",)), "workloads_ended"),
+        (WorkloadFilter(project="lab", phases=("Running",)), "workloads_project_live"),
+        (WorkloadFilter(project="lab", live=False, limit=50), "workloads_project (project=?)"),
     ],
 )
 def test_lists_come_in_the_order_of_an_index(

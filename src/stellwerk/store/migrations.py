@@ -21,8 +21,16 @@ class Step(Struct, frozen=True):
     run: Callable[[sa.Connection], None]
 
 
+def _index_projects(conn: sa.Connection) -> None:
+    """Lists of one project no longer sort the whole table."""
+    conn.exec_driver_sql('CREATE INDEX workloads_project ON workloads (project, "order")')
+    conn.exec_driver_sql(
+        'CREATE INDEX workloads_project_live ON workloads (project, live, "order")'
+    )
+
+
 FIRST = 1
-STEPS: tuple[Step, ...] = ()
+STEPS: tuple[Step, ...] = (Step(2, "indexes for the lists of a project", _index_projects),)
 """Steps from `FIRST` on, in order and without gaps."""
 
 
