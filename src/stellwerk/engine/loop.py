@@ -29,7 +29,7 @@ from stellwerk.core.model.resources import Shape
 from stellwerk.core.plan import plan
 from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold
 from stellwerk.core.version import CORE_VERSION
-from stellwerk.core.view import Viewer
+from stellwerk.core.view import View, Viewer
 from stellwerk.drivers.base import Driver
 from stellwerk.engine.apply import Hands
 from stellwerk.engine.clock import Clock
@@ -110,6 +110,10 @@ class Engine:
     def driver(self, cluster: str) -> Driver | None:
         """Gives the driver of a cluster."""
         return self.drivers.get(cluster)
+
+    def view(self) -> View:
+        """An immutable cut of what is known now, as the next cycle would see it."""
+        return self._viewer.take(self._now())
 
     def status(self) -> Status:
         """Counts what is alive."""
