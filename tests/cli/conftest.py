@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from stellwerk.cli.main import main
+from stellwerk.client import launch
 from stellwerk.config import load
 from tests.cli.jobs import Job
 from tests.client.fake_server import STATUS, FakeServer
@@ -26,6 +27,13 @@ class Result(NamedTuple):
 
 
 Stw = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def no_real_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test does to its server, no real one takes its place."""
+    refuses = [sys.executable, "-c", "raise SystemExit('no test starts a real server')"]
+    monkeypatch.setattr(launch, "server_command", lambda: refuses)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ SIGNAL_BASE = 128
 
 def follow(client: Client, id: str, narrator: Narrator) -> int:
     """Follows until the end; returns the job's code, 125 for a failure of ours, 0 if detached."""
-    watcher = _Watcher(Client(client.transport.path, settings=client.settings), id, narrator)
+    watcher = _Watcher(client.twin(), id, narrator)
     watcher.start()
     try:
         return _follow(client, id, narrator, watcher)

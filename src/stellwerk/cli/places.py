@@ -5,13 +5,10 @@ the checkpoints. A path can't leave its area, not even through a link.
 """
 
 import os
-from glob import escape as glob_escape
-from glob import glob
 from typing import NamedTuple
 
-from stellwerk.cli.errors import CommandError, usage
-from stellwerk.client.api import Client
-from stellwerk.client.wire import RunView, Show
+from stellwerk.cli.errors import NOT_FOUND, CommandError, usage
+from stellwerk.client.wire import Show
 
 AREAS = ("work", "outputs", "checkpoints")
 
@@ -32,10 +29,10 @@ def split_area(text: str) -> tuple[str, str]:
     return "work", text
 
 
-def find(client: Client, show: Show, text: str) -> Place:
+def find(show: Show, text: str) -> Place:
     """Where a path of a job lies on this machine; raises when it isn't here or leads outside."""
     area, inner = split_area(text)
-    root = root_of(client, show, area)
+    root = root_of(show, area)
     path = os.path.realpath(os.path.join(root, inner.lstrip("/")))
     if path != root and not path.startswith(root + os.sep):
         raise usage(
@@ -48,40 +45,27 @@ def find(client: Client, show: Show, text: str) -> Place:
             "files/not-found",
             f"{show.name} has no `{inner}` in its {area}",
             f"stw ls {show.name} {area}:",
-            exit_code=3,
+            exit_code=NOT_FOUND,
         )
     return Place(area, root, path)
 
 
-def root_of(client: Client, show: Show, area: str) -> str:
-    """The folder of an area: told by the server, else the newest run's own."""
+def root_of(show: Show, area: str) -> str:
+    """The folder of an area of the newest run; raises where there is none on this machine."""
     told = {"work": show.work_dir, "outputs": show.output_dir, "checkpoints": show.checkpoint_dir}
-    candidates = [told[area]] if told[area] else []
-    home = client.server_status().home
-    for run in reversed(show.runs):
-        candidates += _of_run(home, run, area)
-    for candidate in candidates:
-        if candidate and os.path.isdir(candidate):
-            return os.path.realpath(candidate)
+    folder = told[area]
+    if folder and os.path.isdir(folder):
+        return os.path.realpath(folder)
     if not show.runs:
         raise CommandError(
             "files/none",
             f"{show.name} hasn't run yet, so it has no files",
             f"stw explain {show.name}",
-            exit_code=3,
+            exit_code=NOT_FOUND,
         )
     raise CommandError(
         "files/gone",
         f"there is no folder with the {area} of {show.name} on this machine (any more)",
         f"stw show {show.name} says where it ran",
-        exit_code=3,
+        exit_code=NOT_FOUND,
     )
-
-
-def _of_run(home: str, run: RunView, area: str) -> list[str]:
-    """Where a run on the server's own machine has its files, as docs/runtime.md says."""
-    runtime = os.path.join(home, "runtime")
-    if area == "work":
-        packed = sorted(glob(os.path.join(glob_escape(runtime), "work", f"{run.id}.*")))
-        return [*reversed(packed), os.path.join(runtime, "runs", run.id, "work")]
-    return [os.path.join(runtime, "runs", run.id, area.removesuffix("s"))]

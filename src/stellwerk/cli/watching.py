@@ -31,7 +31,7 @@ def watched(client: Client, show: Callable[[], None]) -> None:
 
 
 def _listen(client: Client, changed: threading.Event) -> None:
-    own = Client(client.transport.path, settings=client.settings)
+    own = client.twin()
     with contextlib.suppress(StellwerkError):  # the screen is still drawn anew by the clock
         for _ in own.events(after=own.server_status().seq, follow=True):
             changed.set()

@@ -71,6 +71,12 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def twin(self) -> "Client":
+        """Another client of the same server with connections of its own, for another thread."""
+        twin = Client(self.transport.path, settings=self.settings)
+        twin._start, twin._ready = self._start, self._ready
+        return twin
+
     def close(self) -> None:
         """Lets go of the connection; the server and its jobs go on."""
         self.transport.close()

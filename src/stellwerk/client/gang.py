@@ -4,18 +4,23 @@ While a run goes on, each rank is read by a thread with a connection of its own,
 holds up none of the others. The output of a run that is over comes one rank after the other.
 """
 
+import contextlib
 import queue
 import re
 import threading
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from stellwerk.client.api import Client
+    from stellwerk.client.streams import LogReader
     from stellwerk.client.wire import Show, Stream
 
 LINES_WAITING = 1_000
 LONGEST_LINE = 64 * 1024
+ENDS_WITHIN_S = 1.0
+LOOK_AGAIN_S = 0.02
 _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 
 Said = tuple[int, bytes] | BaseException | None
@@ -48,7 +53,8 @@ class GangReader:
         self._follow = follow
         self._said: queue.Queue[Said] = queue.Queue(LINES_WAITING)
         self._reading = 0
-        self._begun = False
+        self._readers: list[LogReader] = []
+        self._threads: list[threading.Thread] = []
 
     def __iter__(self) -> Iterator[bytes]:
         if not self._follow:
@@ -61,22 +67,33 @@ class GangReader:
             if said is None:
                 self._reading -= 1
             elif isinstance(said, BaseException):
+                self._stop()
                 raise said
             else:
                 yield told(*said)
 
     def _begin(self) -> None:
-        if self._begun:
+        if self._threads:
             return
-        self._begun = True
-        for rank in range(self._ranks):
-            self._reading += 1
-            threading.Thread(target=self._listen, args=(rank,), daemon=True).start()
+        self._reading = self._ranks
+        self._threads = [
+            threading.Thread(target=self._listen, args=(rank,), daemon=True)
+            for rank in range(self._ranks)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _stop(self) -> None:
+        """Ends all threads; what they still have to say isn't waited for."""
+        for reader in self._readers:
+            reader.stop()
+        deadline = time.monotonic() + ENDS_WITHIN_S
+        while any(thread.is_alive() for thread in self._threads) and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):  # a thread may be waiting for room in the queue
+                self._said.get(timeout=LOOK_AGAIN_S)
 
     def _listen(self, rank: int) -> None:
-        from stellwerk.client.api import Client
-
-        client = Client(self._client.transport.path, settings=self._client.settings)
+        client = self._client.twin()
         try:
             for line in self._lines(client, rank):
                 self._said.put((rank, line))
@@ -91,10 +108,11 @@ class GangReader:
         stream = self._stream if rank == 0 else "run"
         if stream == "run" and self._stream == "setup":
             return iter(())
-        pieces = client.logs(
+        reader = client.log_reader(
             self._name, run=self._run, rank=rank, stream=stream, follow=self._follow
         )
-        return lines_of(pieces)
+        self._readers.append(reader)
+        return lines_of(iter(reader))
 
 
 def lines_of(pieces: Iterator[bytes]) -> Iterator[bytes]:

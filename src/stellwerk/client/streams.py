@@ -23,8 +23,38 @@ AGAIN_S = 0.05
 HELD_S = 5.0
 
 
-class LogReader:
-    """The output of a run, of the newest one (None), or of all runs one after the other."""
+class _Stoppable:
+    """What reads a stream in one thread and may be stopped from another, even while it waits."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._stream: Stream | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Ends the iteration."""
+        self._stopped = True
+        if self._stream is not None:
+            self._stream.interrupt()
+
+    def _open(self, target: str, headers: dict[str, str] | None = None) -> Stream:
+        self._stream = open_stream(self._client, target, headers)
+        if self._stopped:
+            self._stream.interrupt()
+        return self._stream
+
+    def _retry_after(self, error: Exception, retry: "Retry") -> None:
+        if not self._stopped:
+            retry.pause(error)
+        if not self._stopped:
+            retry.again()
+
+
+class LogReader(_Stoppable):
+    """The output of a run, of the newest one (None), or of all runs one after the other.
+
+    Going through it again goes on where the last time stopped.
+    """
 
     def __init__(
         self,
@@ -37,7 +67,7 @@ class LogReader:
         follow: bool,
         offset: int = 0,
     ) -> None:
-        self._client = client
+        super().__init__(client)
         self._name = name
         self._query = {"rank": str(rank), "stream": stream, "follow": "1" if follow else "0"}
         if run is not None:
@@ -48,9 +78,9 @@ class LogReader:
 
     def __iter__(self) -> Iterator[bytes]:
         retry = Retry(self._client)
-        while True:
+        while not self._stopped:
             try:
-                with open_stream(self._client, self._target()) as stream:
+                with self._open(self._target()) as stream:
                     for data in stream:
                         self.offset += len(data)
                         retry.progressed()
@@ -59,7 +89,7 @@ class LogReader:
                     return
                 raise CutOffError("the server ended the stream before the run was over")
             except (CutOffError, UnreachableError) as error:
-                retry.wait(error)
+                self._retry_after(error, retry)
 
     def _is_over(self) -> bool:
         """Whether what is followed has ended: a stream also ends when the server is stopped."""
@@ -74,21 +104,19 @@ class LogReader:
         return f"/v1/workloads/{quote(self._name, safe='')}/logs?{query}"
 
 
-class EventReader:
+class EventReader(_Stoppable):
     """The journal as it grows, until it is stopped: no event comes twice, none is left out."""
 
     def __init__(self, client: "Client", after: int, workload: str | None) -> None:
-        self._client = client
+        super().__init__(client)
         self._after = after
         self._query = {"follow": "1"} | ({"workload": workload} if workload else {})
-        self._stream: Stream | None = None
-        self._stopped = False
 
     def __iter__(self) -> Iterator[EventRecord]:
         retry = Retry(self._client)
         while not self._stopped:
             try:
-                with self._open() as stream:
+                with self._open(self._target(), self._headers()) as stream:
                     for record in read_events(stream):
                         if record.seq > self._after:
                             self._after = record.seq
@@ -96,22 +124,13 @@ class EventReader:
                             yield record
                 raise CutOffError("the server ended the stream")
             except (CutOffError, UnreachableError) as error:
-                if not self._stopped:
-                    retry.wait(error)
+                self._retry_after(error, retry)
 
-    def stop(self) -> None:
-        """Ends the iteration, also from another thread while it waits for the next event."""
-        self._stopped = True
-        if self._stream is not None:
-            self._stream.interrupt()
+    def _target(self) -> str:
+        return f"/v1/events?{urlencode({**self._query, 'after': self._after})}"
 
-    def _open(self) -> Stream:
-        target = f"/v1/events?{urlencode({**self._query, 'after': self._after})}"
-        headers = {"Last-Event-ID": str(self._after), "Accept": "text/event-stream"}
-        self._stream = open_stream(self._client, target, headers)
-        if self._stopped:
-            self._stream.interrupt()
-        return self._stream
+    def _headers(self) -> dict[str, str]:
+        return {"Last-Event-ID": str(self._after), "Accept": "text/event-stream"}
 
 
 def read_events(chunks: Iterator[bytes] | Stream) -> Iterator[EventRecord]:
@@ -153,7 +172,12 @@ class Retry:
         self._failing_since = None
 
     def wait(self, error: Exception) -> None:
-        """Waits a little and makes sure of the server; raises when that has gone on too long.
+        """Waits a little and makes sure of the server; raises when that has gone on too long."""
+        self.pause(error)
+        self.again()
+
+    def pause(self, error: Exception) -> None:
+        """Waits a little; raises when tries have failed for too long.
 
         A connection that held for some seconds was a good one, even if nothing came over it.
         """
@@ -169,5 +193,8 @@ class Retry:
                 "see what the server does: stw server logs",
             ) from error
         time.sleep(AGAIN_S)
+
+    def again(self) -> None:
+        """Makes sure of the server for the next try."""
         self._client.ensure_server()
         self._tried_at = time.monotonic()

@@ -205,6 +205,5 @@ def _outcomes(
 
     with ExitStack() as closing, ThreadPoolExecutor(AT_ONCE) as pool:
         for _ in range(AT_ONCE):
-            own = Client(client.transport.path, settings=client.settings)
-            idle.put(closing.enter_context(own))
+            idle.put(closing.enter_context(client.twin()))
         yield from pool.map(with_idle, names)

@@ -30,9 +30,8 @@ class FileLine(Struct):
 @list_options
 def ls(name: str, path: str, output: Output) -> None:
     """List files of a job: in its work directory, or `outputs:PATH`, `checkpoints:PATH`."""
-    client = connect()
-    show = client.get(name)
-    place = find(client, show, path)
+    show = connect().get(name)
+    place = find(show, path)
     columns: list[Column[FileLine]] = [
         Column("name", "NAME", lambda line: line.name),
         Column(
@@ -69,9 +68,8 @@ def cp(source: str, destination: str, force: bool) -> None:
     name, mark, path = source.partition(":")
     if not mark or not name:
         raise usage("usage/source", f"`{source}` names no job's file", "write NAME:PATH")
-    client = connect()
-    show = client.get(name)
-    place = find(client, show, path)
+    show = connect().get(name)
+    place = find(show, path)
     own_name = os.path.basename(place.path) if place.path != place.root else place.area
     target = destination
     if os.path.isdir(destination):
