@@ -11,7 +11,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.ids import RunId, WorkloadId
-from stellwerk.core.model.workload import Policies, RunEnd
+from stellwerk.core.model.workload import Policies, RunEnd, RunPhase
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import OK, Hall
 
@@ -303,7 +303,8 @@ def test_no_report_does_harm_however_late_or_often(reports: list[tuple[str, int,
         report: rep.Report = rep.StartRefused("lab", RunId(run), generation, "no", "no")
         if phase != "refused":
             end = RunEnd(how="exited", code=1) if phase == "Ended" else None
-            report = rep.RunReport("lab", RunId(run), generation, phase, end)  # type: ignore[arg-type]
+            seen: RunPhase = phase  # type: ignore[assignment]
+            report = rep.RunReport("lab", RunId(run), generation, seen, end)
         ended += [one.run for one in hall.report(report) if isinstance(one, ev.RunEnded)]
         hall.now_ms += 3_000
         hall.settle()
