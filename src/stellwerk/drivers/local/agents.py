@@ -31,6 +31,8 @@ LOOK_MS = 5
 START_MS = 15_000
 DEAF_MS = 500
 LOG_TAIL_BYTES = 2_000
+IDLE_EXIT_S = 1_800
+"""An agent that no server has called and that has no run ends by itself after so long."""
 _BUILDING = threading.Lock()
 Met = tuple[AgentLink, JSONObject]
 """A connection, and how the agent introduced itself."""
@@ -136,6 +138,7 @@ class AgentHouse:
         log = self.root / "agent.log"
         argv = [self._python, "-I", "-S", str(self._bundle), "serve"]
         argv += ["--root", str(self.root), "--socket", str(self.socket)]
+        argv += ["--idle-exit-s", str(IDLE_EXIT_S)]
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         output = [(os.POSIX_SPAWN_OPEN, number, str(log), append, 0o600) for number in (1, 2)]
         quiet = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
