@@ -11,7 +11,7 @@ from litestar.types import ControllerRouterHandler, Message, Scope
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
 from stellwerk.server import problems
-from stellwerk.server.handlers import again, blobs, control, events, fleet, logs, workloads
+from stellwerk.server.handlers import again, blobs, control, events, fleet, logs, plan, workloads
 from stellwerk.server.patience import with_patience
 from stellwerk.server.peer import Access, authorize
 from stellwerk.server.schema import openapi_json
@@ -25,6 +25,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *control.HANDLERS,
     *workloads.HANDLERS,
     *again.HANDLERS,
+    *plan.HANDLERS,
     *logs.HANDLERS,
     *fleet.HANDLERS,
     *events.HANDLERS,

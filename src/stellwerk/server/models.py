@@ -50,7 +50,8 @@ class SubmitItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command instead. `snapshot` is the hash of the packed work directory's manifest, whose content
     must be in the store already. `env` fills or overrides variables (`null`: take it from the
     file), `secrets` are sealed and never shown. `in_place` runs `argv` in `cwd` with `caller_env`.
-    A repeated `key` gives the same workload again instead of another one.
+    A repeated `key` gives the same workload again instead of another one. With the id of a `plan`
+    it is refused when that isn't true any more.
     """
 
     text: Text = ""
@@ -67,6 +68,7 @@ class SubmitItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: dict[str, str] = {}
     held: bool = False
     key: Annotated[str, Meta(max_length=200)] = ""
+    plan: Annotated[str, Meta(max_length=200)] = ""
 
 
 class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -273,6 +275,31 @@ class DecisionView(msgspec.Struct, frozen=True):
     runner_up: str | None
     change: list[str]
     inputs: dict[str, Any]
+
+
+class PlanAnswer(msgspec.Struct, frozen=True):
+    """What would become of a task if it were submitted now.
+
+    `chosen` is where it starts, or where it would if it were its turn; `ahead` counts those that
+    wait before it. `id` stays the same as long as nothing that was looked at changes.
+    """
+
+    id: str
+    name: str
+    wants: str
+    starts_now: bool
+    chosen: str | None
+    runner_up: str | None
+    candidates: list[CandidateView]
+    reasons: list[RenderedReason]
+    change: list[str]
+    ahead: int
+    priority: int
+    queue: str
+    policies: dict[str, Any]
+    notices: list[Told]
+    at_ms: int
+    seq: int
 
 
 class Explain(msgspec.Struct, frozen=True):

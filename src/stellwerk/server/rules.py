@@ -38,6 +38,7 @@ TABLE: dict[str, Rule] = {
     "auth/token": Rule(401, 4, "Not allowed without the token"),
     "phase/": Rule(409, 1, "It can't be done to it now"),
     "changed/": Rule(409, 5, "The world has changed"),
+    "plan/": Rule(409, 5, "The plan isn't true any more"),
     "config/": Rule(500, 2, "The settings aren't right"),
     "blob/missing": Rule(422, 2, "Content is missing"),
     "store/": Rule(503, 6, "The state can't be read or written now"),

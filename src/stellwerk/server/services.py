@@ -15,6 +15,7 @@ from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.workload import Workload
+from stellwerk.core.view import View
 from stellwerk.drivers.base import DriverError, Folders
 from stellwerk.server.feed import Feed
 from stellwerk.server.pages import Pages
@@ -80,6 +81,10 @@ class Engine(Protocol):
 
     def driver(self, cluster: str) -> ReadsLogs | None:
         """The driver of a cluster, if it has one now."""
+        ...
+
+    def view(self) -> View:
+        """An immutable cut of what is known now."""
         ...
 
     async def changed(self, after_seq: int, timeout_s: float) -> int:

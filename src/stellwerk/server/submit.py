@@ -12,12 +12,14 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from stellwerk.core.model.commands import Submit
+from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import BlobHash, WorkloadId
-from stellwerk.server.accept import Accepted, ReadItem, Surroundings, accept_all
+from stellwerk.server import planning
+from stellwerk.server.accept import Accepted, ReadItem, Surroundings, accept, accept_all
 from stellwerk.server.ids import Ids
-from stellwerk.server.models import SubmitItem, SubmittedMany, Told
+from stellwerk.server.models import PlanAnswer, SubmitItem, SubmittedMany, Told
 from stellwerk.server.sealing import Vault
-from stellwerk.server.services import PROJECT, Services
+from stellwerk.server.services import PROJECT, SETTLE_S, Services
 from stellwerk.store import Ack, NewCommand
 
 FIRST_FACTS_S = 3.0
@@ -35,11 +37,47 @@ class Submits:
     async def submit(self, items: Sequence[SubmitItem], actor: str) -> SubmittedMany:
         """Checks all items and takes them down in one transaction; raises with every problem."""
         await self._first_facts()
+        if any(item.plan for item in items):
+            await self._hold_to_plan(items, actor)
         now_ms = self._services.clock.now_ms()
         ids = [self._ids.give(now_ms) for _ in items]
         accepted, commands = await asyncio.to_thread(self._commands, items, ids, actor, now_ms)
         acks = await self._services.take(commands)
         return _answer(acks, accepted)
+
+    async def plan(self, item: SubmitItem, actor: str) -> PlanAnswer:
+        """Says what would become of an item if it were submitted now; raises as `submit` would."""
+        await self._first_facts()
+        await self._services.settled(SETTLE_S)
+        one = await asyncio.to_thread(self._accept_unsent, item, actor)
+        found = await planning.look(self._services.engine, item, one)
+        return planning.answer(found, one, _notices([one]), self._services.feed.seq)
+
+    async def _hold_to_plan(self, items: Sequence[SubmitItem], actor: str) -> None:
+        """Refuses a submission whose plan isn't true any more; one that was taken down is not."""
+        if len(items) > 1:
+            message, help = "a plan is about one workload", "submit them without `plan`"
+            raise StellwerkError.of("request/invalid", message, help)
+        [item] = items
+        planning.check_id(item.plan)
+        if item.key and self._services.store.acknowledged(actor, item.key):
+            return
+        await self._services.settled(SETTLE_S)
+        one = await asyncio.to_thread(self._accept_unsent, item, actor)
+        planning.hold_to(item.plan, await planning.look(self._services.engine, item, one))
+
+    def _accept_unsent(self, item: SubmitItem, actor: str) -> Accepted:
+        """Accepts an item whose content need not be here yet."""
+        around = msgspec.structs.replace(self._around(actor), missing_blobs=lambda _: ())
+        return accept(item, self._read, around)
+
+    def _around(self, actor: str) -> Surroundings:
+        store = self._services.store
+        return Surroundings(
+            clusters=[cluster for cluster, _ in store.clusters()],
+            known_secrets={info.name for info in store.secrets.list(PROJECT, actor)},
+            missing_blobs=store.blobs.missing,
+        )
 
     async def _first_facts(self) -> None:
         """Right after the first start a machine is still looked at; what can never fit shows then.
@@ -57,12 +95,7 @@ class Submits:
         self, items: Sequence[SubmitItem], ids: list[WorkloadId], actor: str, now_ms: int
     ) -> tuple[list[Accepted], list[NewCommand]]:
         store = self._services.store
-        around = Surroundings(
-            clusters=[cluster for cluster, _ in store.clusters()],
-            known_secrets={info.name for info in store.secrets.list(PROJECT, actor)},
-            missing_blobs=store.blobs.missing,
-        )
-        accepted = accept_all(items, self._read, around)
+        accepted = accept_all(items, self._read, self._around(actor))
         first = {one: item for item, one in zip(items, accepted, strict=True)}
         launches = [
             msgspec.json.encode(self._vault.launch(item, one, actor, now_ms))
@@ -93,16 +126,21 @@ def _submit(item: SubmitItem, one: Accepted, workload: WorkloadId, task: BlobHas
 
 
 def _answer(acks: Sequence[Ack], accepted: Sequence[Accepted]) -> SubmittedMany:
+    return SubmittedMany(
+        ids=[ack.id for ack in acks],
+        names=[ack.name for ack in acks],
+        notices=_notices(accepted),
+    )
+
+
+def _notices(accepted: Sequence[Accepted]) -> list[Told]:
+    """What the readers have to say, each once."""
     notices: dict[tuple[str, str], Told] = {}
     for one in dict.fromkeys(accepted):
         for notice in one.read.notices:
             told = Told(notice.code, notice.message, notice.help, notice.line)
             notices.setdefault((notice.code, notice.message), told)
-    return SubmittedMany(
-        ids=[ack.id for ack in acks],
-        names=[ack.name for ack in acks],
-        notices=list(notices.values()),
-    )
+    return list(notices.values())
 
 
 GivenSubmits = NamedDependency[SkipValidation[Submits]]

@@ -92,6 +92,12 @@ def put(conn: sa.Connection, items: Sequence[NewCommand], at_ms: int) -> list[Ac
     return acks
 
 
+def acknowledged(conn: sa.Connection, actor: str, key: str) -> Ack | None:
+    """The Ack of a command that was stored under this key, if one was."""
+    row = _BY_KEY.first(conn, actor, key)
+    return Ack(row[2], WorkloadId(row[3]), row[4], repeated=True) if row else None
+
+
 def _named(command: Command, book: NameBook) -> tuple[Command, str]:
     """A submit under the name that is its own from now on; other commands as they are."""
     if not isinstance(command, Submit):

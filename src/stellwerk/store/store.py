@@ -102,6 +102,10 @@ class Store:
             return refused
         return self._writer.submit(lambda conn: inbox.put(conn, items, at_ms))
 
+    def acknowledged(self, actor: str, key: str) -> Ack | None:
+        """The Ack of the command that was stored under this key, if one was."""
+        return self._read(lambda conn: inbox.acknowledged(conn, actor, key))
+
     def take(self, after_seq: int, limit: int = 1_000) -> list[Envelope]:
         """Commands that aren't events yet and come after a position, in their order."""
         return self._read(lambda conn: inbox.take(conn, after_seq, limit))
