@@ -26,6 +26,7 @@ from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import ShapeId, digest, workload_of
 from stellwerk.core.model.reports import ClusterReport, Inventory, Report
 from stellwerk.core.model.resources import Shape
+from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
 from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold
 from stellwerk.core.version import CORE_VERSION
@@ -78,6 +79,7 @@ class Engine:
         self.state = State()
         self._clock = clock
         self._viewer = Viewer(self.state)
+        self._memory = Memory()
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
         self._wake = asyncio.Event()
         self._stopping = False
@@ -139,6 +141,7 @@ class Engine:
         epoch = await asyncio.to_thread(self.store.raise_epoch, CORE_VERSION)
         self.state, self._image_seq = await asyncio.to_thread(load_state, self.store)
         self._viewer = Viewer(self.state)
+        self._memory = Memory()
         self._durable_seq = self.state.seq
         self._inbox_seq = await asyncio.to_thread(self.store.inbox_upto)
         self.state.epoch = epoch
@@ -234,7 +237,7 @@ class Engine:
             view = self._viewer.take(now)
             if not view.shapes and not view.stops:
                 return view.next_due_ms
-            planned = await asyncio.to_thread(plan, view)
+            planned = await asyncio.to_thread(plan, view, self._memory)
             if not planned.actions:
                 return planned.wake_at_ms
             happened.decisions.extend((decision, now) for decision in planned.decisions)
