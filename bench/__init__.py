@@ -1,0 +1,1 @@
+"""Measures what people wait for, beside something else in the same run. Started by `bench/run`."""
