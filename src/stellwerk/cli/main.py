@@ -28,6 +28,9 @@ TABLE: dict[str, Entry] = {
     "run": Entry(
         "stellwerk.cli.commands.run", "submit a task file or a command, and follow it", WORK
     ),
+    "plan": Entry(
+        "stellwerk.cli.commands.plan", "where a task would go now, without running it", WORK
+    ),
     "ps": Entry("stellwerk.cli.commands.ps", "list workloads", WORK),
     "logs": Entry("stellwerk.cli.commands.logs", "show what a job printed", WORK),
     "wait": Entry("stellwerk.cli.commands.wait", "wait until workloads have ended", WORK),

@@ -13,7 +13,7 @@ can't be asked. Times are `*_ms` integers UTC; limits that a caller gives are se
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -29,6 +29,8 @@ from stellwerk.client.wire import (
     EventRecord,
     Events,
     Explained,
+    Given,
+    Planned,
     ProblemReport,
     Row,
     Rows,
@@ -42,6 +44,9 @@ from stellwerk.client.wire import (
 )
 from stellwerk.config import Settings, load
 from stellwerk.core.model.errors import Problem, StellwerkError
+
+if TYPE_CHECKING:
+    from stellwerk.client.prepare import Prepared
 
 T = TypeVar("T")
 PAGE = 2000
@@ -94,45 +99,45 @@ class Client:
     # submitting
 
     def submit(
-        self,
-        file: str | os.PathLike[str] | None = None,
-        *,
-        text: str | None = None,
-        argv: Sequence[str] | None = None,
-        name: str | None = None,
-        env: Mapping[str, str | None] | None = None,
-        secrets: Mapping[str, str] | None = None,
-        workdir: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        hold: bool = False,
-        key: str = "",
-        allow_large: bool = False,
+        self, file: str | os.PathLike[str] | None = None, **given: Unpack[Given]
     ) -> Submitted:
-        """Submits a task file, the text of one, or a command to run in place.
+        """Submits a task file, the text of one (`text=`), or a command to run in place (`argv=`).
 
         A `workdir` is packed and sent first: what is submitted is what runs. A work directory of
-        more files or bytes than the settings name needs `allow_large`.
+        more files or bytes than the settings name needs `allow_large`. With the id of a `plan` it
+        is refused (exit code 5) when that isn't true any more.
         """
-        prepare = import_module("stellwerk.client.prepare")
-        prepared = prepare.prepare(
-            prepare.Wish(
-                file=None if file is None else os.fspath(file),
-                text=text,
-                argv=None if argv is None else tuple(argv),
-                overrides={
-                    key: value for key, value in (("name", name), ("workdir", workdir)) if value
-                },
-                env=dict(env or {}),
-                secrets=dict(secrets or {}),
-                labels=dict(labels or {}),
-                held=hold,
-                key=key,
-                allow_large=allow_large,
-            ),
-            self.settings,
-        )
+        prepared = self._prepared(file, given)
         prepared.upload(self)
         return self.submit_prepared(prepared.submission)
+
+    def plan(self, file: str | os.PathLike[str] | None = None, **given: Unpack[Given]) -> Planned:
+        """Says what `submit` would lead to now; sends no code and changes nothing."""
+        return self.plan_prepared(self._prepared(file, given).submission)
+
+    def _prepared(self, file: str | os.PathLike[str] | None, given: Given) -> "Prepared":
+        prepare = import_module("stellwerk.client.prepare")
+        overrides = {key: given[key] for key in ("name", "workdir") if given.get(key)}
+        argv = given.get("argv")
+        wish = prepare.Wish(
+            file=None if file is None else os.fspath(file),
+            text=given.get("text"),
+            argv=None if argv is None else tuple(argv),
+            overrides=overrides,
+            env=dict(given.get("env") or {}),
+            secrets=dict(given.get("secrets") or {}),
+            labels=dict(given.get("labels") or {}),
+            held=given.get("hold", False),
+            key=given.get("key", ""),
+            plan=given.get("plan", ""),
+            allow_large=given.get("allow_large", False),
+        )
+        prepared: Prepared = prepare.prepare(wish, self.settings)
+        return prepared
+
+    def plan_prepared(self, submission: Submission) -> Planned:
+        """Plans what is complete already."""
+        return self._post("/v1/plan", Planned, submission)
 
     def submit_prepared(self, submission: Submission) -> Submitted:
         """Submits what is complete already. It gets a key, so a retry doubles nothing."""

@@ -38,6 +38,7 @@ class Wish(NamedTuple):
     labels: Mapping[str, str] = {}
     held: bool = False
     key: str = ""
+    plan: str = ""
     allow_large: bool = False
 
 
@@ -110,6 +111,7 @@ def _submission(
         labels=dict(wish.labels),
         held=wish.held,
         key=wish.key or os.urandom(12).hex(),
+        plan=wish.plan,
     )
 
 

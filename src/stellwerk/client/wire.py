@@ -4,7 +4,8 @@ Fields are only ever added, with defaults, so an older client reads a newer serv
 Times are `*_ms` integers UTC; `None` means that it hasn't happened.
 """
 
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
@@ -63,6 +64,23 @@ class Submission(Struct, omit_defaults=True):
     labels: dict[str, str] = {}
     held: bool = False
     key: str = ""
+    plan: str = ""
+
+
+class Given(TypedDict, total=False):
+    """What may be said of a submission besides its file: exactly one of file, text and argv."""
+
+    text: str | None
+    argv: Sequence[str] | None
+    name: str | None
+    env: Mapping[str, str | None] | None
+    secrets: Mapping[str, str] | None
+    workdir: str | None
+    labels: Mapping[str, str] | None
+    hold: bool
+    key: str
+    plan: str
+    allow_large: bool
 
 
 class Told(Struct):
@@ -233,6 +251,27 @@ class CandidateView(Struct):
     scores: dict[str, int] = {}
     total: int = 0
     alternative: int = 0
+
+
+class Planned(Struct):
+    """What would become of a task if it were submitted now; `id` holds until facts change."""
+
+    id: str
+    name: str
+    wants: str = ""
+    starts_now: bool = False
+    chosen: str | None = None
+    runner_up: str | None = None
+    candidates: list[CandidateView] = []
+    reasons: list[RenderedReason] = []
+    change: list[str] = []
+    ahead: int = 0
+    priority: int = 0
+    queue: str = ""
+    policies: dict[str, Any] = {}
+    notices: list[Told] = []
+    at_ms: int = 0
+    seq: int = 0
 
 
 class DecisionView(Struct):

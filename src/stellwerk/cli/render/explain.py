@@ -1,6 +1,6 @@
 """Why here, why not there: the candidates of a decision as a matrix, and what would change it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.reasons import in_a_row, in_full
@@ -19,7 +19,7 @@ def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]
     lines += in_full(explained.reasons)
     if decision := explained.decision:
         narrow = terminal._replace(width=max(0, terminal.width - 2))
-        matrix = table(_columns(decision), decision.candidates, narrow)
+        matrix = table(candidate_columns(decision.candidates), decision.candidates, narrow)
         lines += ["", *(f"  {line}" for line in matrix)]
         lines += _runner_up(decision)
         for i, change in enumerate(decision.change):
@@ -53,13 +53,14 @@ def _headline(explained: Explained, now_ms: int) -> str:
     return f"{head} (decision {decision.id}, made {made}, {age(decision.at_ms, now_ms)} ago)"
 
 
-def _columns(decision: DecisionView) -> list[Column[CandidateView]]:
-    scores = list(dict.fromkeys(name for one in decision.candidates for name in one.scores))
+def candidate_columns(candidates: Sequence[CandidateView]) -> list[Column[CandidateView]]:
+    """The columns that these candidates need: their scores, and what for if that differs."""
+    scores = list(dict.fromkeys(name for one in candidates for name in one.scores))
     columns: list[Column[CandidateView]] = [
         Column("cluster", "CLUSTER", lambda one: one.cluster),
         Column("verdict", "VERDICT", lambda one: phase_cell(one.verdict)),
     ]
-    if len({one.alternative for one in decision.candidates}) > 1:
+    if len({one.alternative for one in candidates}) > 1:
         columns.append(Column("wants", "FOR", lambda one: one.wants or f"#{one.alternative + 1}"))
     columns += [Column(name, name, _score(name), right=True) for name in scores]
     if scores:
