@@ -86,6 +86,7 @@ class Engine:
         self._advanced = asyncio.Event()
         self._durable_seq = 0
         self._inbox_seq = 0
+        self._inbox_has_more = True
         self._image_seq = 0
         self._hands = Hands(store, self.drivers, self._report)
         self._watch = Watch(drivers, self._report, clock)
@@ -102,6 +103,7 @@ class Engine:
 
     def notify(self) -> None:
         """Says that there are commands in the inbox."""
+        self._inbox_has_more = True
         self._wake.set()
 
     def stop(self) -> None:
@@ -190,6 +192,9 @@ class Engine:
         return wake_at_ms
 
     async def _take_commands(self, happened: _Happened) -> None:
+        if not self._inbox_has_more:
+            return
+        self._inbox_has_more = False
         envelopes = await asyncio.to_thread(self.store.take, self._inbox_seq, COMMANDS_PER_CYCLE)
         for envelope in envelopes:
             self._fold(
@@ -197,7 +202,7 @@ class Engine:
             )
             self._inbox_seq = happened.inbox_upto = envelope.seq
         if len(envelopes) == COMMANDS_PER_CYCLE:
-            self._wake.set()
+            self.notify()
 
     def _report(self, report: Report) -> None:
         self._reports.put_nowait(report)
