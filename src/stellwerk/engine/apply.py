@@ -9,11 +9,12 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report, StartRefused
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state import State
-from stellwerk.drivers.base import Driver, DriverError, StopOrder
+from stellwerk.drivers.base import Driver, DriverError, StartOrder, StopOrder
 from stellwerk.engine.orders import start_order
 from stellwerk.store import Store, StoreError
 
@@ -89,8 +90,7 @@ class Hands:
         epoch = state.epoch
 
         async def go() -> None:
-            order = await asyncio.to_thread(start_order, workload, run, cluster, epoch, self._store)
-            await driver.start(order)
+            await driver.start(await self._order(workload, run, cluster, epoch))
 
         def refused(code: str, message: str) -> None:
             self._report(
@@ -98,6 +98,19 @@ class Hands:
             )
 
         self._give(f"start {run.id}", go, refused)
+
+    async def _order(
+        self, workload: Workload, run: Run, cluster: Cluster, epoch: int
+    ) -> StartOrder:
+        """Puts the order for a start together; nothing has been started where that fails."""
+        try:
+            return await asyncio.to_thread(start_order, workload, run, cluster, epoch, self._store)
+        except StoreError:
+            raise
+        except Exception as fault:
+            log.exception("the order to start %s can't be put together", run.id)
+            message = f"its order can't be put together: {fault!r:.200}"
+            raise DriverError("engine/fault", message, final=True) from fault
 
     def _stop(self, notice: ev.NoticeGiven, state: State) -> None:
         found = self._live(notice.run, state)
@@ -146,6 +159,10 @@ class Hands:
             except StoreError as error:
                 refused(error.code, str(error))
                 return
+            except Exception:
+                # A fault of ours with one order must not end all the others. Whether it was carried
+                # out isn't known, so it is given again.
+                log.exception("%s: a fault of the driver; again in %.1f s", name, delay)
             else:
                 return
             await asyncio.sleep(delay)

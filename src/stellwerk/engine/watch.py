@@ -49,6 +49,11 @@ class Watch:
             except DriverError as error:
                 log.warning("%s can't be reached: %s", driver.cluster, error.message)
                 self._report(Reachability(driver.cluster, "unreachable", error.message))
+            except Exception as fault:
+                # A driver that breaks on one machine must not end the engine of all of them.
+                log.exception("%s can't be watched: a fault of its driver", driver.cluster)
+                message = f"a fault of its driver: {fault!r:.200}"
+                self._report(Reachability(driver.cluster, "unreachable", message))
             finally:
                 if probing is not None:
                     probing.cancel()
@@ -67,3 +72,5 @@ class Watch:
                 await self._probe(driver)
             except DriverError as error:
                 log.info("%s could not be looked at: %s", driver.cluster, error.message)
+            except Exception:
+                log.exception("%s could not be looked at: a fault of its driver", driver.cluster)
