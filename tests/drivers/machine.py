@@ -120,6 +120,7 @@ def script_of(program: Program) -> str:
     wait = "& wait $!" if program.on_notice == "saves" else ""
     return "\n".join([
         lines[program.on_notice],
+        f'printf %s {shlex.quote(program.metrics)} >> "$STELLWERK_METRICS_FILE"',
         f"printf %s {shlex.quote(program.prints)}",
         f"sleep {program.lasts_ms / 1000} {wait}" if program.lasts_ms else "",
         f"exit {program.code}",

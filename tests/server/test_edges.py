@@ -217,6 +217,7 @@ def test_the_schema_describes_every_address(running: Stage) -> None:
         "/v1/workloads/{ref}/lost",
         "/v1/workloads/{ref}/rerun",
         "/v1/clusters",
+        "/v1/clusters/{name}/nodes/{node}/resume",
         "/v1/events",
     } == set(document["paths"])
     for path, operations in document["paths"].items():

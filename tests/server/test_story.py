@@ -32,6 +32,10 @@ SENTENCES = [
     ),
     (ev.RunProgressed(RUN, "Running"), "run 2 is running"),
     (ev.NoticeGiven(RUN, "cancel", 30_000), "run 2 has 30 s to stop: it was cancelled"),
+    (
+        ev.NoticeGiven(RUN, "abort", 5_000, Reason("aborted_gpu_idle", {"idle_ms": 3_600_000})),
+        "run 2 has 5 s to stop: an abort rule held: none of its GPUs was busy for 1 h",
+    ),
     (ev.NoticeWithdrawn(RUN), "run 2 need not stop any more"),
     (
         ev.ReachabilityChanged(RUN, reachable=False),
@@ -47,6 +51,8 @@ SENTENCES = [
     ),
     (ev.LeaderChanged(1, "0.1.0"), ""),
     (ev.ClusterObserved(Cluster("lab", "local", ())), ""),
+    (ev.NodeQuarantined("lab", "n1", Reason("node_faulty")), ""),
+    (ev.NodeResumed("lab", "n1"), ""),
     (ev.ShapeWaits(ShapeId("s"), DecisionId("d"), ()), ""),
 ]
 

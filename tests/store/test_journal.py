@@ -48,6 +48,8 @@ def test_a_story_is_what_concerns_one_workload(tmp_path: Path) -> None:
             ev.LeaderChanged,
             ev.ClusterObserved,
             ev.ShapeWaits,
+            ev.NodeQuarantined,
+            ev.NodeResumed,
         ]
         assert [record.event for record in story] == [
             event for event in EVENTS if event not in others

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from stellwerk.core.model.commands import Submit
+from stellwerk.core.model.commands import Submit, subject
 from stellwerk.core.model.events import Record, Released
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.store import Ack, Batch, NewCommand, StoreError
@@ -64,7 +64,7 @@ class Histories(RuleBasedStateMachine):
         if first is not None:
             assert ack == Ack(first.seq, first.id, first.name, repeated=True)
             return
-        assert (ack.seq, ack.id, ack.repeated) == (len(self.acks) + 1, item.command.id, False)
+        assert (ack.seq, ack.id, ack.repeated) == (len(self.acks) + 1, subject(item.command), False)
         if isinstance(item.command, Submit):
             self.check_name(item.command, ack.name)
         self.acks.append(ack)

@@ -50,6 +50,7 @@ TABLE: dict[str, Entry] = {
     "prio": Entry("stellwerk.cli.commands.course", "change a workload's priority", COURSE, "prio"),
     "lost": Entry("stellwerk.cli.commands.course", "give up runs out of reach", COURSE, "lost"),
     "clusters": Entry("stellwerk.cli.commands.clusters", "what there is, and what is free", FLEET),
+    "resume": Entry("stellwerk.cli.commands.resume", "take quarantined nodes back into use", FLEET),
     "gpu": Entry("stellwerk.cli.commands.gpu", "memory and runs of each GPU", FLEET),
     "server": Entry("stellwerk.cli.commands.server", "start, stop or look at the server", OWN),
     "doctor": Entry("stellwerk.cli.commands.doctor", "check that everything works", OWN),

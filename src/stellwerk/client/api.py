@@ -32,6 +32,7 @@ from stellwerk.client.wire import (
     Given,
     Planned,
     ProblemReport,
+    Resumed,
     Row,
     Rows,
     ServerStatus,
@@ -315,6 +316,12 @@ class Client:
     def declare_lost(self, name: str) -> Changed:
         """Says that a run on an unreachable machine is over, so that it may be replaced."""
         return self._verb(name, "lost")
+
+    def resume_node(self, cluster: str, node: str) -> Resumed:
+        """Takes a quarantined node back into use."""
+        target = f"/v1/clusters/{_part(cluster)}/nodes/{_part(node)}/resume"
+        headers = {"Idempotency-Key": _new_key()}
+        return _decode(self._send("POST", target, b"{}", headers=headers).body, Resumed)
 
     def stop_server(self) -> None:
         """Ends the server; jobs go on and are found again by the next one."""

@@ -342,6 +342,14 @@ class ClusterView(Struct):
     claims: dict[str, str] = {}
 
 
+class Resumed(Struct):
+    """The answer to taking a node back into use."""
+
+    cluster: str
+    node: str
+    state: str = ""
+
+
 class EventRecord(Struct):
     """One fact of the journal; `event` has its `type` and what belongs to it."""
 

@@ -14,7 +14,8 @@ from stellwerk.core.model import reports as rep
 from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload
-from stellwerk.core.recover.outcome import outcome
+from stellwerk.core.recover.blame import blame, quarantine
+from stellwerk.core.recover.outcome import node_of, outcome
 from stellwerk.core.state import State
 
 PROGRESS = {"Starting": 0, "SettingUp": 1, "Running": 2, "Stopping": 3, "Ended": 4}
@@ -26,6 +27,10 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         if command.id in state.workloads:
             return []
         return [ev.Submitted(owner=actor, submit=command)]
+    if isinstance(command, cmd.ResumeNode):
+        if command.node not in state.quarantined.get(command.cluster, {}):
+            return []
+        return [ev.NodeResumed(command.cluster, command.node)]
     workload = state.workloads.get(command.id)
     name = type(command).__struct_config__.tag
     if workload is None:
@@ -82,7 +87,7 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
         case rep.RunReport():
             return _on_run(state, report, now_ms)
         case rep.ClusterReport():
-            if state.clusters.get(report.cluster.name) == report.cluster:
+            if state.observed.get(report.cluster.name) == report.cluster:
                 return []
             return [ev.ClusterObserved(report.cluster)]
         case rep.StartRefused():
@@ -93,7 +98,9 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
                 how="start_refused", message=f"{report.code}: {report.message}", ended_at_ms=now_ms
             )
             return _ended(state, state.workloads[workload_of(report.run)], run, end, now_ms)
-        case rep.Inventory():
+        case rep.RuleHeld():
+            return _on_rule_held(state, report)
+        case rep.Inventory() | rep.RunSample():
             return []
         case rep.Reachability():
             return _on_reachability(state, report)
@@ -112,7 +119,7 @@ def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
         for run in live_runs(state, report.cluster)
         if run.reachable != reachable
     ]
-    cluster = state.clusters.get(report.cluster)
+    cluster = state.observed.get(report.cluster)
     if cluster is None or reachable:
         return events
     nodes = tuple(
@@ -122,6 +129,17 @@ def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
     if nodes != cluster.nodes:
         events.append(ev.ClusterObserved(replace(cluster, nodes=nodes)))
     return events
+
+
+def _on_rule_held(state: State, report: rep.RuleHeld) -> list[ev.Event]:
+    """Gives notice to a run whose abort rule holds, unless it must stop already."""
+    run = _live(state, report.run, report.generation)
+    if run is None or run.notice:
+        return []
+    workload = state.workloads[workload_of(run.id)]
+    if workload.cancelling:
+        return []
+    return [ev.NoticeGiven(run.id, "abort", workload.policies.grace_ms, report.reason)]
 
 
 def live_runs(state: State, cluster: str) -> list[Run]:
@@ -194,8 +212,20 @@ def _on_run(state: State, report: rep.RunReport, now_ms: int) -> list[ev.Event]:
 
 def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int) -> list[ev.Event]:
     shape = state.shapes[workload.shape].shape
-    reason, follows = outcome(workload, run, end, shape, now_ms)
-    return [ev.RunEnded(run.id, end, reason), follows]
+    clusters = [state.clusters[name] for name in sorted(state.clusters)]
+    reason, follows = outcome(workload, run, end, shape, now_ms, clusters)
+    cluster = run.allocation.cluster
+    found = blame(run, end, reason, node_of(run, end), now_ms)
+    if found is None:
+        return [ev.RunEnded(run.id, end, reason), follows]
+    ended = ev.RunEnded(run.id, end, reason, node=found.node, node_failed=found.failed)
+    events: list[ev.Event] = [ended, follows]
+    if found.failed:
+        faults = state.faults.get(cluster, {}).get(found.node, ())
+        bad = quarantine(state.clusters.get(cluster), found.node, workload.id, faults, reason)
+        if bad is not None:
+            events.append(ev.NodeQuarantined(cluster, found.node, bad))
+    return events
 
 
 def on_lost(state: State, run: Run, message: str, now_ms: int) -> list[ev.Event]:

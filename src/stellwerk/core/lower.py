@@ -34,6 +34,7 @@ def lower(task: Task) -> Lowered:
         max_restarts_on_errors=(recovery.max_restarts_on_errors or 0) if recovery else 0,
         recover_on_exit_codes=recovery.recover_on_exit_codes if recovery else (),
         recovers=recovery is not None,
+        abort_when=task.abort_when,
     )
     return Lowered(
         shape=Shape(

@@ -13,7 +13,7 @@ from stellwerk.core.model.actions import Action, Plan, StartRun, StopRun, TellWa
 from stellwerk.core.model.decisions import Decision, Inputs
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.place.candidates import candidates
+from stellwerk.core.place.candidates import avoided, candidates
 from stellwerk.core.place.decide import chosen, rank, reasons_of, waiting
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Credit, credit
@@ -116,13 +116,15 @@ class _Cycle:
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
         if not overtaken or self.kept >= KEPT_AT_ONCE:
             return
+        avoid = avoided(shape.shape, self.rooms)
         nearest: tuple[tuple[int, int], int, str, Credit, ClusterRoom] | None = None
         for one in found:
             room = self.by_name.get(one.candidate.cluster)
             if one.candidate.verdict != "later" or room is None:
                 continue
             request = shape.shape.alternatives[one.candidate.alternative].request
-            given = credit(room.open, room.whole, request, shape.shape.num_nodes)
+            left = room.without(avoid)
+            given = credit(left.open, left.whole, request, shape.shape.num_nodes)
             if given is not None:
                 key = (given.far, one.candidate.alternative, one.candidate.cluster)
                 if nearest is None or key < nearest[:3]:

@@ -17,7 +17,8 @@ from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.workload import NoticeWhy
 
 StartGuarantee = Literal["claim file", "native name", "look-up"]
-LogStream = Literal["run", "setup"]
+LogStream = Literal["run", "setup", "metrics"]
+"""What a run leaves to be read; its ``metrics`` are one file, whatever the rank."""
 
 
 class Capabilities(Struct, frozen=True):

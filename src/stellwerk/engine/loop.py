@@ -23,9 +23,10 @@ from stellwerk.core.intake import (
 from stellwerk.core.inventory.facts import material_change
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.decisions import Decision
-from stellwerk.core.model.ids import ShapeId, digest, workload_of
-from stellwerk.core.model.reports import ClusterReport, Inventory, Report
+from stellwerk.core.model.ids import RunId, ShapeId, digest, workload_of
+from stellwerk.core.model.reports import ClusterReport, Inventory, Report, RunReport, RunSample
 from stellwerk.core.model.resources import Shape
+from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
 from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold
@@ -34,6 +35,7 @@ from stellwerk.core.view import View, Viewer
 from stellwerk.drivers.base import Driver
 from stellwerk.engine.apply import Hands
 from stellwerk.engine.clock import Clock
+from stellwerk.engine.measure import Measures
 from stellwerk.engine.watch import Watch
 from stellwerk.store import Batch, Store, StoreError
 
@@ -90,6 +92,7 @@ class Engine:
         self._image_seq = 0
         self._hands = Hands(store, self.drivers, self._report)
         self._watch = Watch(drivers, self._report, clock)
+        self._measures = Measures(self.drivers, self._report, clock)
 
     @property
     def seq(self) -> int:
@@ -118,6 +121,14 @@ class Engine:
     def view(self) -> View:
         """An immutable cut of what is known now, as the next cycle would see it."""
         return self._viewer.take(self._now())
+
+    def usage(self, run: RunId) -> Usage | None:
+        """What a live run uses, as last sampled."""
+        return self._measures.usage(run)
+
+    async def telemetry(self, run: RunId, cluster: str) -> Telemetry:
+        """What a run tells of itself, or told."""
+        return await self._measures.telemetry(run, cluster)
 
     def status(self) -> Status:
         """Counts what is alive."""
@@ -156,7 +167,8 @@ class Engine:
         if not self.state.epoch:
             await self.load()
         async with asyncio.TaskGroup() as group:
-            watching = self._watch.start(group)
+            self._measures.adopt(self.state)
+            watching = [*self._watch.start(group), self._measures.start(group)]
             self._hands.start(group)
             try:
                 await self._loop()
@@ -185,7 +197,9 @@ class Engine:
         wake_at_ms = await self._plan(happened)
         if happened.records or happened.inbox_upto is not None:
             await self._commit(happened)
-            self._hands.carry_out((record.event for record in happened.records), self.state)
+            events = [record.event for record in happened.records]
+            self._hands.carry_out(events, self.state)
+            self._measures.keep_up(events, self.state)
         self._hands.carry_out(happened.again, self.state)
         if self.state.seq - self._image_seq >= IMAGE_EVERY:
             await self._save_image()
@@ -205,6 +219,10 @@ class Engine:
             self.notify()
 
     def _report(self, report: Report) -> None:
+        """Takes what was seen: telemetry at once, everything else in the next cycle."""
+        if isinstance(report, RunSample):
+            self._measures.take(report)
+            return
         self._reports.put_nowait(report)
         self._wake.set()
 
@@ -214,19 +232,24 @@ class Engine:
             if isinstance(report, Inventory):
                 self._reconcile(happened, report)
             elif not self._is_old_news(report):
-                self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
+                self._take_report(happened, report)
 
     def _is_old_news(self, report: Report) -> bool:
         """A probe that found what is known already, give or take some disk, is no fact."""
         if not isinstance(report, ClusterReport):
             return False
-        known = self.state.clusters.get(report.cluster.name)
+        known = self.state.observed.get(report.cluster.name)
         return not material_change(known, report.cluster)
+
+    def _take_report(self, happened: _Happened, report: Report) -> None:
+        if isinstance(report, RunReport):
+            report = self._measures.complete(report)
+        self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
 
     def _reconcile(self, happened: _Happened, inventory: Inventory) -> None:
         """After a (re)connection: adopts what runs, starts what never was, ends what is gone."""
         for report in inventory.runs:
-            self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
+            self._take_report(happened, report)
         happened.again.extend(orders_to_repeat(self.state, inventory))
         for run in missing_runs(self.state, inventory)[1]:
             self._fold(
@@ -296,8 +319,12 @@ class Engine:
                     shapes[ShapeId(digest(submit.shape))] = submit.shape
                 case ev.ShapeWaits(shape=shape, decision=decision, reasons=reasons):
                     waits.append((shape, decision, reasons, record.at_ms))
+                case ev.Requeued(shape=shape) if shape is not None:
+                    shapes[ShapeId(digest(shape))] = shape
                 case ev.ClusterObserved(cluster=cluster):
-                    clusters.append((cluster, record.at_ms))
+                    clusters.append((self.state.clusters[cluster.name], record.at_ms))
+                case ev.NodeQuarantined(cluster=name) | ev.NodeResumed(cluster=name):
+                    clusters.append((self.state.clusters[name], record.at_ms))
                 case _:
                     continue
         return Batch(

@@ -13,7 +13,7 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.workload import Phase, Workload
 from stellwerk.drivers.base import Folders
-from stellwerk.server import models, story, views
+from stellwerk.server import fleet_models, models, story, views
 from stellwerk.store import Store, StoreError, Wait, WorkloadFilter
 
 T = TypeVar("T")
@@ -108,11 +108,11 @@ class Pages:
             seq=seq,
         )
 
-    def clusters(self, seen_ms: dict[str, int], now_ms: int) -> models.Clusters:
+    def clusters(self, seen_ms: dict[str, int], now_ms: int) -> fleet_models.Clusters:
         """All clusters with what our live runs hold on them."""
         seq = self._store.seq()
         held = self._allocations()
-        return models.Clusters(
+        return fleet_models.Clusters(
             seq=seq,
             items=[
                 views.cluster_view(

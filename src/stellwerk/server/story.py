@@ -56,7 +56,13 @@ def sentence(record: ev.Record) -> str:
             return f"{event.command} by {record.actor} refused: {_told(event.reason)}"
         case ev.ActionDropped():
             return f"planned {event.action} dropped: {_told(event.reason)}"
-        case ev.LeaderChanged() | ev.ClusterObserved() | ev.ShapeWaits():
+        case (
+            ev.LeaderChanged()
+            | ev.ClusterObserved()
+            | ev.ShapeWaits()
+            | ev.NodeQuarantined()
+            | ev.NodeResumed()
+        ):
             return ""
         case _:
             assert_never(event)
@@ -95,7 +101,7 @@ def _run_sentence(event: RunEvent) -> str:
         case ev.RunProgressed():
             return PROGRESS[event.phase].format(n=number)
         case ev.NoticeGiven():
-            why = NOTICES[event.why]
+            why = NOTICES[event.why] if event.reason is None else _told(event.reason)
             return f"run {number} has {show_duration(event.grace_ms)} to stop: {why}"
         case ev.NoticeWithdrawn():
             return f"run {number} need not stop any more"

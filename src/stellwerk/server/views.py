@@ -20,7 +20,7 @@ from stellwerk.core.model.resources import (
 from stellwerk.core.model.workload import ENDED, Run, RunEnd, Workload
 from stellwerk.core.place.amounts import amount
 from stellwerk.core.place.room import NodeRoom, gpu_name
-from stellwerk.server import models
+from stellwerk.server import fleet_models, models
 
 Allocations = Iterable[tuple[str, Allocation]]
 """What runs hold, by run id."""
@@ -231,12 +231,12 @@ def shortfall_view(short: Shortfall) -> models.ShortfallView:
 
 def cluster_view(
     cluster: Cluster, allocations: Mapping[str, Allocation], facts_age_ms: int | None
-) -> models.ClusterView:
+) -> fleet_models.ClusterView:
     """A cluster with what the given live runs hold on it."""
     nodes = [_node_view(node, allocations) for node in cluster.nodes]
     ready = sum(node.state == "ready" for node in cluster.nodes)
     state = "ready" if ready == len(nodes) and nodes else "degraded" if ready else "not ready"
-    return models.ClusterView(
+    return fleet_models.ClusterView(
         name=cluster.name,
         driver=cluster.driver,
         kind=cluster.kind,
@@ -249,7 +249,7 @@ def cluster_view(
     )
 
 
-def _node_view(node: Node, allocations: Mapping[str, Allocation]) -> models.NodeView:
+def _node_view(node: Node, allocations: Mapping[str, Allocation]) -> fleet_models.NodeView:
     room = NodeRoom(node)
     held: list[tuple[str, NodeAllocation]] = [
         (run, part)
@@ -259,7 +259,7 @@ def _node_view(node: Node, allocations: Mapping[str, Allocation]) -> models.Node
     ]
     for _, part in held:
         room.take(part)
-    return models.NodeView(
+    return fleet_models.NodeView(
         name=node.name,
         state=node.state,
         note=node.note,
@@ -273,14 +273,14 @@ def _node_view(node: Node, allocations: Mapping[str, Allocation]) -> models.Node
     )
 
 
-def _device_view(device: Device, held: list[tuple[str, NodeAllocation]]) -> models.DeviceView:
+def _device_view(device: Device, held: list[tuple[str, NodeAllocation]]) -> fleet_models.DeviceView:
     holding = [
         (run, share.memory_bytes)
         for run, part in held
         for share in part.devices
         if share.index == device.index
     ]
-    return models.DeviceView(
+    return fleet_models.DeviceView(
         index=device.index,
         kind=device.kind,
         product=device.product,

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import Struct
 
-from stellwerk.core.model.commands import Command, Envelope, Submit
+from stellwerk.core.model.commands import Command, Envelope, Submit, subject
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.store import facts, schema
 from stellwerk.store.names import NameBook
@@ -82,10 +82,11 @@ def put(conn: sa.Connection, items: Sequence[NewCommand], at_ms: int) -> list[Ac
             continue
         seq += 1
         command, name = _named(item.command, book)
-        row = (seq, at_ms, item.actor, item.project, item.key or None, command.id, name)
+        about = subject(command)
+        row = (seq, at_ms, item.actor, item.project, item.key or None, about, name)
         rows.append((*row, _encode(command).decode()))
-        acks.append(Ack(seq, command.id, name, repeated=False))
-        known[item.actor, item.key] = Ack(seq, command.id, name, repeated=True)
+        acks.append(Ack(seq, about, name, repeated=False))
+        known[item.actor, item.key] = Ack(seq, about, name, repeated=True)
     if rows:
         book.save()
         _INSERT.many(conn, rows)

@@ -20,7 +20,7 @@ class Program(Struct, frozen=True):
     """What a run of the suite does: it prints, stays for a while, and ends with a code.
 
     One that ``saves`` at a notice leaves with exit code 85. What it prints comes once it is ready
-    for a notice.
+    for a notice; its ``metrics`` are in its file of metrics by then.
     """
 
     lasts_ms: int = 0
@@ -29,6 +29,7 @@ class Program(Struct, frozen=True):
     on_notice: Literal["leaves", "saves", "ignores"] = "leaves"
     setup_prints: str = ""
     setup_code: int | None = None
+    metrics: str = ""
 
 
 class Place(Protocol):

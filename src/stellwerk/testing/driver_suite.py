@@ -106,6 +106,29 @@ class DriverSuite:
 
         asyncio.run(scene())
 
+    def test_metrics_are_read_by_offset(self, place: Place) -> None:
+        """While a run goes on and when it is over; one that reports none has an empty file."""
+
+        async def scene() -> None:
+            session = await Session(place).open()
+            lines = '{"step": 1, "name": "loss", "value": 0.5}\n'
+            program = Program(lasts_ms=400, prints="ready\n", metrics=lines)
+            run = await session.start("w-1-1", program)
+            await session.until_it_printed("w-1-1")
+            read = session.driver.read_log
+            first = await read(run, "metrics", 0, 0, 10)
+            assert (first.data, first.size) == (lines[:10].encode(), len(lines))
+            await session.ends("w-1-1")
+            rest = await read(run, "metrics", 0, first.next_offset, 1000)
+            assert (rest.data, rest.next_offset) == (lines[10:].encode(), len(lines))
+            quiet = await session.start("w-2-1", Program())
+            await session.ends("w-2-1")
+            assert (await read(quiet, "metrics", 0, 0, 10)).size == 0
+            assert (await read(FAR_AWAY, "metrics", 0, 0, 10)).size == 0
+            await session.close()
+
+        asyncio.run(scene())
+
     def test_a_repeated_start_starts_once(self, place: Place) -> None:
         """At the same time, one after the other, and after the end: the output is there once."""
 

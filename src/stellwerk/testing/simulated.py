@@ -50,6 +50,7 @@ class SimulatedCluster:
             output=program.prints.encode(),
             notice="ignores" if program.on_notice == "ignores" else "leaves",
             leave_code=85 if program.on_notice == "saves" else None,
+            metrics=((0, program.metrics.encode()),),
         )
         return order
 

@@ -11,12 +11,12 @@ import pytest
 from stellwerk.cli.main import TABLE
 from stellwerk.core.model.catalogue import (
     CATALOGUE,
-    ENDED,
     WHY_STOPPED,
     render,
     tier_of,
     worst_first,
 )
+from stellwerk.core.model.endings import ENDED
 from stellwerk.core.model.reasons import TIERS, Reason
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "stellwerk"
@@ -36,6 +36,7 @@ SAMPLE: dict[str, str | int] = {
     "exit_code": 3,
     "failure": "exit_code",
     "free": "2",
+    "idle_ms": 3_600_000,
     "infra": "ssh/k017",
     "instead": "2",
     "largest": "8",
@@ -44,7 +45,9 @@ SAMPLE: dict[str, str | int] = {
     "limit_ms": 3_600_000,
     "line": "CUDA out of memory",
     "message": "the disk is full",
+    "metric": "loss",
     "module": "torch",
+    "more_bytes": 24 << 30,
     "name": "llm-ft",
     "node": "k017",
     "note": "no route to host",
@@ -52,12 +55,15 @@ SAMPLE: dict[str, str | int] = {
     "peak_bytes": 15 << 30,
     "phase": "Running",
     "queue": "default",
+    "quiet_ms": 1_800_000,
     "quick_ms": 60_000,
     "resource": "CPUs",
     "signal": 11,
     "signal_name": "SIGSEGV",
     "state": "unreachable",
+    "step": 120,
     "times": 3,
+    "value": "nan",
     "wanted": "16",
     "why": "preempt",
 }
@@ -117,7 +123,7 @@ def test_every_code_has_somebody_who_gives_it() -> None:
     """A reason that nobody gives is a promise that nobody keeps."""
     texts: set[str] = set()
     for path, tree in sources().items():
-        if not path.endswith("catalogue.py"):
+        if not path.endswith(("catalogue.py", "endings.py")):
             texts |= strings_in(tree)
     assert set(CATALOGUE) - texts - set(READ_LATER) == set()
 

@@ -8,6 +8,7 @@ from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import clock, plural
 from stellwerk.client.wire import EventRecord
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.catalogue import render
 from stellwerk.server.story import sentence
 
 NAMES = 8
@@ -40,6 +41,8 @@ def subject(record: EventRecord) -> str:
         return str(event.get("submit", {}).get("name", "-"))
     if record.type == "cluster-observed":
         return str(event.get("cluster", {}).get("name", "-"))
+    if record.type in {"node-quarantined", "node-resumed"}:
+        return f"{event.get('cluster', '-')}/{event.get('node', '-')}"
     if workload := event.get("workload") or event.get("id"):
         return str(workload)
     if run := event.get("run"):
@@ -69,6 +72,10 @@ def _of_no_workload(event: ev.Event) -> str:
             nodes, devices = event.cluster.nodes, sum(len(n.devices) for n in event.cluster.nodes)
             cpus = sum(node.cpus_milli for node in nodes) // 1000
             return f"has {plural(len(nodes), 'node')}, {cpus} CPUs, {plural(devices, 'GPU')}"
+        case ev.NodeQuarantined():
+            return f"quarantined: {render(event.reason).sentence}"
+        case ev.NodeResumed():
+            return "resumed"
         case ev.ShapeWaits():
             return f"all of this shape wait: {', '.join(r.code for r in event.reasons[:NAMES])}"
     return ""

@@ -7,20 +7,9 @@ recorded. Codes are interface: they are added, never reused.
 
 import re
 
-from msgspec import Struct
-
+from stellwerk.core.model.endings import ENDED
 from stellwerk.core.model.quantity import show_bytes, show_duration
-from stellwerk.core.model.reasons import TIERS, Reason, RenderedReason, Tier, Who
-
-
-class Entry(Struct, frozen=True):
-    """What is known of a code."""
-
-    tier: Tier
-    who: Who
-    sentence: str
-    remedy: str
-
+from stellwerk.core.model.reasons import TIERS, Entry, Reason, RenderedReason, Tier
 
 WAITING = {
     "never_fits": Entry(
@@ -53,6 +42,18 @@ WAITING = {
         "cluster owner",
         "{cluster} is {state}[: {note}][, and {others} more aren't ready]",
         "`stw clusters` shows what is wrong; it is used again as soon as it is ready",
+    ),
+    "quarantined": Entry(
+        "held",
+        "cluster owner",
+        "{cluster} is quarantined[: {note}][, and {others} more are]",
+        "mend it, then `stw resume {cluster}`",
+    ),
+    "nodes_avoided": Entry(
+        "capacity",
+        "time",
+        "{cluster} has no other node than those it failed on for a fault of the machine",
+        "wait until another cluster has room; `stw story` tells what happened",
     ),
     "no_room": Entry(
         "capacity",
@@ -107,8 +108,16 @@ GOING_BACK = {
     "retrying": Entry(
         "turn",
         "time",
-        "try {attempt} of {limit} failed: {failure}[; the next one waits {delay_ms}]",
+        "try {attempt} of {limit} failed: {failure}[; the next one waits {delay_ms}]"
+        "[ and asks for {more_bytes} of memory]",
         "nothing to do; `stw logs` shows what it printed",
+    ),
+    "moving": Entry(
+        "turn",
+        "time",
+        "the machine was at fault: {failure}; the next run waits {delay_ms} and goes to another "
+        "node than {node}",
+        "nothing to do",
     ),
     "machine_rebooted": Entry(
         "turn",
@@ -130,153 +139,12 @@ GOING_BACK = {
     ),
 }
 
-ENDED = {
-    "succeeded": Entry("ended", "you", "it ended with exit code 0", "`stw logs` shows its output"),
-    "cancelled": Entry("ended", "you", "cancelled by {actor}", "`stw rerun` starts it again"),
-    "exit_code": Entry(
-        "ended",
-        "you",
-        "the command ended[ with exit code {exit_code}]",
-        "`stw logs` shows what it printed last",
-    ),
-    "uncaught_error": Entry(
-        "ended",
-        "you",
-        "the program stopped with {line}",
-        "`stw logs` shows where that came from",
-    ),
-    "signal": Entry(
-        "ended",
-        "you",
-        "the command was ended by signal {signal} ({signal_name})",
-        "`stw logs` shows what it printed last",
-    ),
-    "killed": Entry(
-        "ended",
-        "you",
-        "something outside Stellwerk killed it (SIGKILL)[; it had used up to {peak_bytes}]",
-        "`dmesg` on {node} tells whether it was the kernel, for want of memory: then ask for more "
-        "with `memory:`",
-    ),
-    "killed_by_order": Entry(
-        "ended", "you", "it was killed by order", "`stw rerun` starts it again"
-    ),
-    "aborted": Entry(
-        "ended",
-        "you",
-        "it was stopped because one of its abort rules held",
-        "`stw show` has the metrics; correct the job, or the rule, and submit it again",
-    ),
-    "setup_failed": Entry(
-        "ended",
-        "you",
-        "setup ended[ with exit code {exit_code}]",
-        "`stw logs --setup` shows why; nothing of `run` was started",
-    ),
-    "time_limit": Entry(
-        "ended",
-        "you",
-        "it ran longer than its time limit[ of {limit_ms}]",
-        "give it more with --time-limit, or let it write checkpoints and submit it again",
-    ),
-    "out_of_memory": Entry(
-        "ended",
-        "you",
-        "it ran out of memory[, having used up to {peak_bytes}][ of {asked_bytes} asked for]",
-        "ask for more with `memory:`, or use less (smaller batches, fewer workers)",
-    ),
-    "gpu_out_of_memory": Entry(
-        "ended",
-        "you",
-        "it ran out of GPU memory: {line}",
-        "ask for a larger card, or use less (a smaller batch, shorter sequences)",
-    ),
-    "gpu_not_usable": Entry(
-        "ended",
-        "you",
-        "it found no GPU that it could use: {line}",
-        "ask for one with `accelerators:`; `stw gpu` shows what there is",
-    ),
-    "gpu_broken": Entry(
-        "ended",
+OF_NODES = {
+    "node_faulty": Entry(
+        "held",
         "cluster owner",
-        "a GPU of {node} failed: {line}",
-        "take the card out of use and restart {node}; then `stw rerun`",
-    ),
-    "missing_module": Entry(
-        "ended",
-        "you",
-        "Python did not find the module `{module}`",
-        "install it in `setup:`, or run with the Python that has it",
-    ),
-    "missing_library": Entry(
-        "ended",
-        "you",
-        "the shared library `{library}` was not found",
-        "install it in `setup:`, or add its folder to LD_LIBRARY_PATH",
-    ),
-    "missing_command": Entry(
-        "ended",
-        "you",
-        "the shell did not find the command `{command}`",
-        "install it in `setup:`, or correct its name or PATH",
-    ),
-    "missing_file": Entry(
-        "ended",
-        "you",
-        "a file was not found: {line}",
-        "check that it is in the workdir and that .gitignore or .skyignore doesn't leave it out",
-    ),
-    "no_permission": Entry(
-        "ended", "you", "permission was denied: {line}", "check the file's owner and mode"
-    ),
-    "disk_full": Entry(
-        "ended",
-        "cluster owner",
-        "a disk of {node} is full: {line}",
-        "make room there, then `stw rerun`",
-    ),
-    "disk_quota": Entry(
-        "ended",
-        "you",
-        "your disk quota on {node} is used up: {line}",
-        "delete what you don't need, or ask for a larger quota; then `stw rerun`",
-    ),
-    "syntax_error": Entry(
-        "ended",
-        "you",
-        "the program has a syntax error: {line}",
-        "correct it and submit it again",
-    ),
-    "communication": Entry(
-        "ended",
-        "cluster owner",
-        "its processes could not talk to each other: {line}",
-        "look for a rank that failed first, then at the network; NCCL_DEBUG=INFO tells more",
-    ),
-    "spawn_failed": Entry(
-        "ended",
-        "you",
-        "the command could not be started[: {message}]",
-        "check the work directory and the interpreter",
-    ),
-    "start_refused": Entry(
-        "ended",
-        "cluster owner",
-        "{cluster} refused to start it[: {message}]",
-        "`stw doctor` looks for the cause; then `stw rerun`",
-    ),
-    "log_limit": Entry(
-        "ended",
-        "you",
-        "it printed far more than a log may hold[: {message}]",
-        "print less, or write to files in $STELLWERK_OUTPUT_DIR",
-    ),
-    "lost_too_often": Entry(
-        "ended",
-        "cluster owner",
-        "its run was lost {times} times in a row before it got anywhere: {message}",
-        "`stw doctor` looks for the cause; then `stw rerun`",
+        "{times} workloads in a row ended there within {quick_ms}: {failure}",
+        "mend it, then `stw resume {cluster}/{node}`",
     ),
 }
 
@@ -297,7 +165,7 @@ REFUSALS = {
     ),
 }
 
-CATALOGUE: dict[str, Entry] = {**WAITING, **GOING_BACK, **ENDED, **REFUSALS}
+CATALOGUE: dict[str, Entry] = {**WAITING, **GOING_BACK, **ENDED, **OF_NODES, **REFUSALS}
 
 WHY_STOPPED = {
     "cancel": "it was cancelled",

@@ -59,7 +59,19 @@ class DeclareLost(Struct, frozen=True, tag="declare-lost"):
     id: WorkloadId
 
 
-Command = Submit | Cancel | Hold | Release | SetPriority | DeclareLost
+class ResumeNode(Struct, frozen=True, tag="resume-node"):
+    """A person says that a quarantined node works again."""
+
+    cluster: str
+    node: str
+
+
+Command = Submit | Cancel | Hold | Release | SetPriority | DeclareLost | ResumeNode
+
+
+def subject(command: Command) -> WorkloadId:
+    """The workload that a command is about; "" for one about something else."""
+    return WorkloadId("") if isinstance(command, ResumeNode) else command.id
 
 
 class Envelope(Struct, frozen=True):

@@ -11,7 +11,7 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.ids import DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.workload import NoticeWhy, RunEnd
 
 
@@ -86,6 +86,7 @@ class NoticeGiven(Struct, frozen=True, tag="notice-given"):
     run: RunId
     why: NoticeWhy
     grace_ms: int
+    reason: Reason | None = None
 
 
 class NoticeWithdrawn(Struct, frozen=True, tag="notice-withdrawn"):
@@ -102,20 +103,45 @@ class ReachabilityChanged(Struct, frozen=True, tag="reachability-changed"):
 
 
 class RunEnded(Struct, frozen=True, tag="run-ended"):
-    """A run is known to be over; its allocation is free again."""
+    """A run is known to be over; its allocation is free again.
+
+    ``node`` is the one that the end says something about, if it does: that it is at fault
+    (``node_failed``) or that it works.
+    """
 
     run: RunId
     end: RunEnd
     reason: Reason
+    node: str = ""
+    node_failed: bool = False
 
 
 class Requeued(Struct, frozen=True, tag="requeued"):
-    """A workload whose run ended goes back to its queue, not to start before ``not_before_ms``."""
+    """A workload whose run ended goes back to its queue, not to start before ``not_before_ms``.
+
+    ``shape`` is what it asks for from now on, if that is something else than before.
+    """
 
     id: WorkloadId
     reason: Reason
     not_before_ms: int = 0
     charged: bool = False
+    shape: Shape | None = None
+
+
+class NodeQuarantined(Struct, frozen=True, tag="node-quarantined"):
+    """A node fails everything: it gets nothing new until somebody has looked at it."""
+
+    cluster: str
+    node: str
+    reason: Reason
+
+
+class NodeResumed(Struct, frozen=True, tag="node-resumed"):
+    """Somebody says that a quarantined node works again."""
+
+    cluster: str
+    node: str
 
 
 class WorkloadEnded(Struct, frozen=True, tag="workload-ended"):
@@ -167,6 +193,8 @@ Event = (
     | ReachabilityChanged
     | RunEnded
     | Requeued
+    | NodeQuarantined
+    | NodeResumed
     | WorkloadEnded
     | CancelRequested
     | CommandRefused

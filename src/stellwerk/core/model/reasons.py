@@ -34,3 +34,12 @@ class RenderedReason(Struct, frozen=True):
     sentence: str
     remedy: str
     params: dict[str, Param]
+
+
+class Entry(Struct, frozen=True):
+    """What the catalogue knows of a code; sentence and remedy are templates over its params."""
+
+    tier: Tier
+    who: Who
+    sentence: str
+    remedy: str

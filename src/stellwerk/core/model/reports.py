@@ -1,4 +1,7 @@
-"""What drivers say they saw: late, doubled or lost, a report must never do harm."""
+"""What was seen of the world: late, doubled or lost, a report must never do harm.
+
+Drivers tell all of it but ``RuleHeld``, which the watch over a run's telemetry tells.
+"""
 
 from typing import Literal
 
@@ -6,6 +9,8 @@ from msgspec import Struct
 
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.telemetry import GpuUse
 from stellwerk.core.model.workload import RunEnd, RunPhase
 
 
@@ -56,4 +61,30 @@ class Reachability(Struct, frozen=True, tag="reachability"):
     message: str = ""
 
 
-Report = RunReport | ClusterReport | StartRefused | Inventory | Reachability
+class RunSample(Struct, frozen=True, tag="sample", omit_defaults=True):
+    """What a run uses now. It is telemetry: no fact follows from it.
+
+    ``gpus`` are all devices of the machine. ``peak_memory_bytes`` is since the run began.
+    """
+
+    cluster: str
+    run: RunId
+    at_ms: int
+    memory_bytes: int
+    cpu_ms: int
+    processes: int
+    log_bytes: int = 0
+    peak_memory_bytes: int = 0
+    gpus: tuple[GpuUse, ...] = ()
+
+
+class RuleHeld(Struct, frozen=True, tag="rule-held"):
+    """One of a run's abort rules was found to hold."""
+
+    cluster: str
+    run: RunId
+    generation: int
+    reason: Reason
+
+
+Report = RunReport | ClusterReport | StartRefused | Inventory | Reachability | RunSample | RuleHeld

@@ -47,12 +47,14 @@ class Alternative(Struct, frozen=True, omit_defaults=True):
 class Shape(Struct, frozen=True, omit_defaults=True):
     """All that placement looks at in a workload: equal shapes get equal verdicts.
 
-    ``ordered`` says whether the alternatives are a preference order or a plain set.
+    ``ordered`` says whether the alternatives are a preference order or a plain set. ``avoid`` names
+    nodes (``cluster/node``) that are used only where no other could do.
     """
 
     alternatives: tuple[Alternative, ...]
     ordered: bool = False
     num_nodes: int = 1
+    avoid: tuple[str, ...] = ()
 
 
 class DeviceShare(Struct, frozen=True):

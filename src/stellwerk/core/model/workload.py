@@ -7,6 +7,7 @@ from msgspec import Struct
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.task import AbortRule
 
 Phase = Literal[
     "Pending",
@@ -35,6 +36,7 @@ class Policies(Struct, frozen=True, omit_defaults=True):
     max_restarts_on_errors: int = 0
     recover_on_exit_codes: tuple[int, ...] = ()
     recovers: bool = False
+    abort_when: tuple[AbortRule, ...] = ()
 
 
 class RunEnd(Struct, frozen=True, omit_defaults=True):
@@ -42,7 +44,9 @@ class RunEnd(Struct, frozen=True, omit_defaults=True):
 
     ``checkpointed``: the job said with its exit status that it saved. ``new_checkpoint``: a
     complete checkpoint was written during this run. ``oom_kills``: what the kernel killed on the
-    machine for want of memory while the run was going on.
+    machine for want of memory while the run was going on. ``of_machine``: the runtime itself could
+    not do its part. ``disk_free_bytes``: what was left at the end where runs write (None: not
+    known).
     """
 
     how: str
@@ -60,6 +64,10 @@ class RunEnd(Struct, frozen=True, omit_defaults=True):
     last_lines: tuple[str, ...] = ()
     new_checkpoint: bool = False
     oom_kills: int = 0
+    of_machine: bool = False
+    disk_free_bytes: int | None = None
+    peak_processes: int = 0
+    peak_gpu_memory_bytes: int = 0
 
     @property
     def got_further(self) -> bool:
@@ -70,7 +78,8 @@ class RunEnd(Struct, frozen=True, omit_defaults=True):
 class Run(Struct, frozen=True, omit_defaults=True):
     """One attempt of a workload on a cluster. ``generation`` fences it against older orders.
 
-    ``grace_ms`` is what a run that was given notice has from ``notice_ms`` on.
+    ``grace_ms`` is what a run that was given notice has from ``notice_ms`` on, and
+    ``notice_reason`` says more than ``notice`` about why.
     """
 
     id: RunId
@@ -85,6 +94,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     notice: NoticeWhy | Literal[""] = ""
     notice_ms: int = 0
     grace_ms: int = 0
+    notice_reason: Reason | None = None
     end: RunEnd | None = None
     ended_ms: int = 0
     reason: Reason | None = None

@@ -53,19 +53,36 @@ def reason_of(short: Shortfall, cluster: str) -> Reason:
 
 def candidates(shape: Shape, id: ShapeId, rooms: list[ClusterRoom]) -> list[Found]:
     """Judges every (alternative, cluster), taking over the verdicts that still hold."""
+    avoid = avoided(shape, rooms)
     found: list[Found] = []
     for index, alternative in enumerate(shape.alternatives):
         before = len(found)
         for room in rooms:
             if not answers_to(room.cluster, alternative.infra):
                 continue
-            one = room.verdicts.get((id, index))
+            key = (id, index, bool(avoid))
+            one = room.verdicts.get(key)
             if one is None:
-                one = room.verdicts[id, index] = _judge(shape, alternative, index, room)
+                one = _judge(shape, alternative, index, room.without(avoid))
+                room.verdicts[key] = one
             found.append(one)
         if len(found) == before:
             found.append(_nobody_answers(alternative, index))
     return found
+
+
+def avoided(shape: Shape, rooms: list[ClusterRoom]) -> tuple[str, ...]:
+    """The nodes that a shape is kept off: none where no other node that is ready could ever do."""
+    if not shape.avoid:
+        return ()
+    for alternative in shape.alternatives:
+        for room in rooms:
+            if not answers_to(room.cluster, alternative.infra):
+                continue
+            other = room.whole.without(shape.avoid).only_ready(room.cluster)
+            if fit(other, alternative.request, shape.num_nodes) is not None:
+                return shape.avoid
+    return ()
 
 
 def _nobody_answers(alternative: Alternative, index: int) -> Found:
@@ -93,6 +110,8 @@ def _refused(request: Request, num_nodes: int, index: int, room: ClusterRoom) ->
     if room.kept_for and fit(room.free, request, num_nodes) is not None:
         reason = Reason("room_kept", {"cluster": name, "name": room.kept_for[0]})
         return Candidate(name, index, "later", (reason,))
+    if not room.whole.nodes:
+        return Candidate(name, index, "later", (Reason("nodes_avoided", {"cluster": name}),))
     short = lack(room.free, room.whole, request, num_nodes)
     if short.missing:
         all_are_missing = all(node.state != "ready" for node in room.cluster.nodes)
@@ -106,13 +125,12 @@ def _refused(request: Request, num_nodes: int, index: int, room: ClusterRoom) ->
 def _not_ready(cluster: Cluster, name: str = "") -> Reason:
     """Says what state the cluster is in, or the one node of it that is needed."""
     node = next((one for one in cluster.nodes if not name or one.name == name), None)
-    params: dict[str, Param] = {
-        "cluster": f"{cluster.name}/{name}" if name else cluster.name,
-        "state": node.state if node else "without nodes",
-    }
+    params: dict[str, Param] = {"cluster": f"{cluster.name}/{name}" if name else cluster.name}
     if node and node.note:
         params["note"] = node.note
-    return Reason("not_ready", params)
+    if node and node.state == "quarantined":
+        return Reason("quarantined", params)
+    return Reason("not_ready", {**params, "state": node.state if node else "without nodes"})
 
 
 def _scores(

@@ -12,7 +12,7 @@ from stellwerk.core.model.ids import DecisionId, ShapeId, digest
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.place.amounts import amount, apart
-from stellwerk.core.place.candidates import candidates
+from stellwerk.core.place.candidates import avoided, candidates
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import distance, smallest_change
 from stellwerk.core.place.room import capacity
@@ -123,7 +123,8 @@ def reasons_of(found: Iterable[Found]) -> tuple[Reason, ...]:
 
 def _would_start(shape: Shape, found: list[Found], rooms: list[ClusterRoom]) -> tuple[str, ...]:
     """The smallest change for each candidate that lets it start now; the smallest of all first."""
-    by_name = {room.cluster.name: room for room in rooms}
+    avoid = avoided(shape, rooms)
+    by_name = {room.cluster.name: room.without(avoid) for room in rooms}
     changes = []
     for candidate in (one.candidate for one in found):
         room = by_name.get(candidate.cluster)

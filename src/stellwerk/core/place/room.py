@@ -6,7 +6,7 @@ isn't asked for is never short, so a job without a memory request may start wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from msgspec.structs import replace
 
@@ -74,6 +74,22 @@ class Room:
         twin = Room.__new__(Room)
         twin.cluster = self.cluster
         twin.nodes = {name: node.copy() for name, node in self.nodes.items()}
+        return twin
+
+    def without(self, nodes: Container[str]) -> Room:
+        """Gives the same room without some nodes (``cluster/node``); what is left is shared."""
+        twin = Room.__new__(Room)
+        twin.cluster = self.cluster
+        prefix = f"{self.cluster.name}/"
+        twin.nodes = {name: node for name, node in self.nodes.items() if prefix + name not in nodes}
+        return twin
+
+    def only_ready(self, cluster: Cluster) -> Room:
+        """Gives the same room on those nodes alone that are ready as ``cluster`` is now."""
+        twin = Room.__new__(Room)
+        twin.cluster = self.cluster
+        ready = {node.name: True for node in cluster.nodes if node.state == "ready"}
+        twin.nodes = {name: node for name, node in self.nodes.items() if name in ready}
         return twin
 
     def take(self, allocation: Allocation, sign: int = 1) -> None:

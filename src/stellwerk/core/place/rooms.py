@@ -16,8 +16,8 @@ from stellwerk.core.place.found import Found
 from stellwerk.core.place.room import Room, capacity
 from stellwerk.core.view import ClusterView
 
-Verdicts = dict[tuple[ShapeId, int], Found]
-"""What was found for a shape's alternative."""
+Verdicts = dict[tuple[ShapeId, int, bool], Found]
+"""What was found for a shape's alternative, without the nodes it avoids or with them."""
 
 
 class ClusterRoom:
@@ -35,6 +35,18 @@ class ClusterRoom:
         self.kept_for: list[str] = []
         self.verdicts = {} if verdicts is None else verdicts
         self._shared = True
+
+    def without(self, nodes: tuple[str, ...]) -> ClusterRoom:
+        """Gives the room that is left to look at for one who avoids some nodes; not to be taken
+        from.
+        """
+        if not nodes:
+            return self
+        free = self.free.without(nodes)
+        twin = ClusterRoom(free, self.whole.without(nodes))
+        twin.open = free if self.open is self.free else self.open.without(nodes)
+        twin.kept_for = self.kept_for
+        return twin
 
     def take(self, allocation: Allocation) -> None:
         """Gives room away for the rest of the cycle."""

@@ -37,6 +37,9 @@ LINE_KEPT = 200
 MOST_OF_IT = 90
 """Percent of the memory asked for, from which on a SIGKILL is put down to memory."""
 
+DISK_GONE_BYTES = 1 << 20
+"""With less than this left where runs write, a failure is put down to the disk."""
+
 Maker = Callable[[re.Match[str], str], Reason]
 Sign = tuple[re.Pattern[str], Maker]
 
@@ -138,6 +141,8 @@ def diagnose(end: RunEnd, *, asked_memory_bytes: int, node: str, cluster: str) -
         if end.oom_kills or _near_what_it_asked(end, asked_memory_bytes):
             return Reason(OUT_OF_MEMORY, memory)
         return Reason("killed", {"node": node, **peak})
+    if found is None and _disk_is_gone(end):
+        return Reason("disk_full", {"node": node})
     if found is None and not signal:
         found = _found(end.last_lines, LIKELY)
     if found is None:
@@ -147,6 +152,11 @@ def diagnose(end: RunEnd, *, asked_memory_bytes: int, node: str, cluster: str) -
     if found.code in ON_NODE:
         return Reason(found.code, {**found.params, "node": node})
     return found
+
+
+def _disk_is_gone(end: RunEnd) -> bool:
+    """A program that can't write often can't say so: its log is on the same disk."""
+    return end.disk_free_bytes is not None and end.disk_free_bytes < DISK_GONE_BYTES
 
 
 def _found(lines: tuple[str, ...], signs: tuple[Sign, ...]) -> Reason | None:

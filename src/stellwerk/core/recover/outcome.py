@@ -1,14 +1,17 @@
 """What follows from the end of a run: the workload succeeded, failed, or goes back to its queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.workload import Run, RunEnd, Workload
-from stellwerk.core.recover.diagnose import diagnose
+from stellwerk.core.recover.again import on_another_node, with_more_memory
+from stellwerk.core.recover.blame import is_of_node
+from stellwerk.core.recover.diagnose import OUT_OF_MEMORY, diagnose
 
 LOST = {
     "reboot": "its machine was restarted",
@@ -34,11 +37,20 @@ Outcome = ev.WorkloadEnded | ev.Requeued | ev.Held
 
 
 def outcome(
-    workload: Workload, run: Run, end: RunEnd, shape: Shape, now_ms: int
+    workload: Workload,
+    run: Run,
+    end: RunEnd,
+    shape: Shape,
+    now_ms: int,
+    clusters: Sequence[Cluster] = (),
 ) -> tuple[Reason, Outcome]:
-    """Gives the reason to record with the run's end, and the fact that follows for the workload."""
+    """Gives the reason to record with the run's end, and the fact that follows for the workload.
+
+    ``clusters`` are those where it could be tried again.
+    """
     cluster = run.allocation.cluster
-    if workload.cancelling or end.how == "cancelled":
+    was_aborted = run.notice == "abort" and not workload.cancelling
+    if workload.cancelling or (end.how == "cancelled" and not was_aborted):
         reason = Reason("cancelled", {"actor": workload.cancelled_by or "somebody"})
         return reason, ev.WorkloadEnded(workload.id, "Cancelled", reason)
     if end.how == "declared_lost":
@@ -49,18 +61,45 @@ def outcome(
     if end.how == "exited" and end.code == 0 and not end.put_back:
         reason = Reason("succeeded")
         return reason, ev.WorkloadEnded(workload.id, "Succeeded", reason)
-    if run.notice == "abort":
-        reason = Reason("aborted")
+    if was_aborted:
+        reason = run.notice_reason or Reason("aborted")
         return reason, ev.WorkloadEnded(workload.id, "Failed", reason)
     if end.put_back:
         return _put_back(workload, run, end, now_ms)
     reason = _failure(workload, run, end, shape)
+    return reason, _after_failure(workload, run, end, reason, shape, now_ms, clusters)
+
+
+def _after_failure(
+    workload: Workload,
+    run: Run,
+    end: RunEnd,
+    reason: Reason,
+    shape: Shape,
+    now_ms: int,
+    clusters: Sequence[Cluster],
+) -> Outcome:
+    """Another node where the machine was at fault, more memory where it was short, or the end."""
+    if is_of_node(end, reason):
+        node = node_of(run, end)
+        elsewhere = on_another_node(shape, run.allocation.cluster, node, clusters)
+        if elsewhere is not None:
+            return _move(workload, reason, node, elsewhere, now_ms)
     if end.how == "start_refused":
-        return reason, _refused(workload, reason, now_ms)
+        return _refused(workload, reason, now_ms)
     retries, most = workload.retries, workload.policies.max_restarts_on_errors
-    if end.how not in NEVER_RETRIED and retries < most:
-        return reason, _retry(workload, reason, retries, most + 1, now_ms)
-    return reason, ev.WorkloadEnded(workload.id, "Failed", reason)
+    if end.how in NEVER_RETRIED or retries >= most:
+        return ev.WorkloadEnded(workload.id, "Failed", reason)
+    again = _retry(workload, reason, retries, most + 1, now_ms)
+    if reason.code != OUT_OF_MEMORY:
+        return again
+    alternative = run.allocation.alternative
+    larger = with_more_memory(shape, alternative, end.peak_memory_bytes, clusters)
+    if larger is None:
+        return again
+    memory = larger.alternatives[alternative].request.memory_bytes
+    told = replace(again.reason, params={**again.reason.params, "more_bytes": memory})
+    return replace(again, reason=told, shape=larger)
 
 
 def _failure(workload: Workload, run: Run, end: RunEnd, shape: Shape) -> Reason:
@@ -70,12 +109,12 @@ def _failure(workload: Workload, run: Run, end: RunEnd, shape: Shape) -> Reason:
     return diagnose(
         end,
         asked_memory_bytes=request.memory_bytes,
-        node=_node_of(run, end),
+        node=node_of(run, end),
         cluster=run.allocation.cluster,
     )
 
 
-def _node_of(run: Run, end: RunEnd) -> str:
+def node_of(run: Run, end: RunEnd) -> str:
     """Names the node of the rank that decided the end."""
     for part in run.allocation.nodes:
         if end.rank in part.ranks:
@@ -110,7 +149,7 @@ def _resume(workload: Workload, asked: Reason, now_ms: int) -> ev.Requeued:
 def _lost(workload: Workload, run: Run, end: RunEnd, now_ms: int) -> tuple[Reason, Outcome]:
     message = end.message or LOST[end.how]
     reason = (
-        Reason("machine_rebooted", {"node": _node_of(run, end)})
+        Reason("machine_rebooted", {"node": node_of(run, end)})
         if end.how == "reboot"
         else Reason("run_lost", {"cluster": run.allocation.cluster, "message": message})
     )
@@ -141,6 +180,14 @@ def _retry(
     tried: dict[str, Param] = {"attempt": before + 1, "limit": limit, "failure": failure.code}
     reason = Reason("retrying", {**failure.params, **tried, "delay_ms": delay_ms})
     return ev.Requeued(workload.id, reason, not_before_ms=now_ms + delay_ms, charged=True)
+
+
+def _move(workload: Workload, failure: Reason, node: str, shape: Shape, now_ms: int) -> ev.Requeued:
+    """Tries it elsewhere; what a machine got wrong isn't charged to the job."""
+    moved: dict[str, Param] = {"failure": failure.code, "node": node}
+    reason = Reason("moving", {**failure.params, **moved, "delay_ms": BACKOFF_FIRST_MS})
+    not_before_ms = now_ms + BACKOFF_FIRST_MS
+    return ev.Requeued(workload.id, reason, not_before_ms=not_before_ms, shape=shape)
 
 
 def _quick_in_a_row(

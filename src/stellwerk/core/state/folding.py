@@ -35,6 +35,10 @@ def fold(state: State, record: ev.Record) -> None:
             state.epoch = event.epoch
         case ev.ClusterObserved():
             state.put_cluster(event.cluster)
+        case ev.NodeQuarantined():
+            state.quarantine(event.cluster, event.node, event.reason)
+        case ev.NodeResumed():
+            state.resume(event.cluster, event.node)
         case ev.ShapeWaits():
             queue = state.shapes.get(event.shape)
             if queue is not None:
@@ -70,8 +74,10 @@ def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
         state.dequeue(workload)
     match event:
         case ev.Requeued():
+            shape = event.shape
             changed = state.change(
                 workload,
+                shape=workload.shape if shape is None else state.move_to(shape, workload),
                 phase="Pending",
                 reasons=(event.reason,),
                 queued_ms=at_ms,
@@ -152,12 +158,15 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
                 notice=event.why,
                 notice_ms=at_ms,
                 grace_ms=event.grace_ms,
+                notice_reason=event.reason,
             )
             state.tell_to_stop(workload, workload.runs[-1])
         case ev.NoticeWithdrawn():
             run = state.workloads[workload_of(event.run)].runs[-1]
             back: Literal["Running", "SettingUp"] = "Running" if run.running_ms else "SettingUp"
-            state.change_run(event.run, back, phase=back, notice="", notice_ms=0)
+            state.change_run(
+                event.run, back, phase=back, notice="", notice_ms=0, notice_reason=None
+            )
         case ev.ReachabilityChanged():
             state.change_run(event.run, None, reachable=event.reachable)
         case ev.RunEnded():
@@ -202,6 +211,10 @@ def _fold_run_ended(state: State, at_ms: int, event: ev.RunEnded) -> None:
     state.to_stop.pop(workload.id, None)
     del state.allocations[run.allocation.cluster][run.id]
     state.cluster_changed(run.allocation.cluster)
+    if event.node_failed:
+        state.add_fault(run.allocation.cluster, event.node, workload.id)
+    elif event.node:
+        state.clear_faults(run.allocation.cluster, event.node)
     preempted = bool(run.notice) and not workload.cancelling
     streak = workload.preemptions + 1 if preempted and not event.end.got_further else 0
     if streak != workload.preemptions:

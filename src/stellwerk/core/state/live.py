@@ -6,12 +6,14 @@ the engine hands it to the read models.
 
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
+from sys import intern
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.catalogue import render
+from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.ids import (
     DecisionId,
     RunId,
@@ -64,6 +66,8 @@ class StateImage(Struct, frozen=True):
     workloads: list[Workload]
     shapes: dict[ShapeId, Shape]
     waits: dict[ShapeId, Waits]
+    quarantined: dict[str, dict[str, Reason]] = {}
+    faults: dict[str, dict[str, tuple[WorkloadId, ...]]] = {}
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -79,13 +83,18 @@ class State:
     """What is alive now. Read it freely; its changing methods are for ``fold`` alone.
 
     ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
+    ``observed`` are the clusters as their drivers see them, ``clusters`` with the quarantined nodes
+    marked. ``faults`` names by node the workloads that ended there in a row for its fault.
     """
 
     def __init__(self) -> None:
         self.seq = 0
         self.at_ms = 0
         self.epoch = 0
+        self.observed: dict[str, Cluster] = {}
         self.clusters: dict[str, Cluster] = {}
+        self.quarantined: dict[str, dict[str, Reason]] = {}
+        self.faults: dict[str, dict[str, tuple[WorkloadId, ...]]] = {}
         self.cluster_versions: dict[str, int] = {}
         self.allocations: dict[str, dict[RunId, Allocation]] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
@@ -103,10 +112,12 @@ class State:
             seq=self.seq,
             at_ms=self.at_ms,
             epoch=self.epoch,
-            clusters=list(self.clusters.values()),
+            clusters=list(self.observed.values()),
             workloads=list(self.workloads.values()),
             shapes={key: queue.shape for key, queue in self.shapes.items()},
             waits={key: queue.waits for key, queue in self.shapes.items() if queue.waits},
+            quarantined={name: dict(nodes) for name, nodes in self.quarantined.items()},
+            faults={name: dict(nodes) for name, nodes in self.faults.items()},
         )
 
     @classmethod
@@ -114,6 +125,8 @@ class State:
         """Rebuilds the live state, with all that is derived, from an image."""
         state = cls()
         state.seq, state.at_ms, state.epoch = image.seq, image.at_ms, image.epoch
+        state.quarantined = {name: dict(nodes) for name, nodes in image.quarantined.items()}
+        state.faults = {name: dict(nodes) for name, nodes in image.faults.items()}
         for cluster in image.clusters:
             state.put_cluster(cluster)
         for key, shape in image.shapes.items():
@@ -133,9 +146,49 @@ class State:
 
     def put_cluster(self, cluster: Cluster) -> None:
         """Takes over a cluster's facts."""
-        self.clusters[cluster.name] = cluster
+        self.observed[cluster.name] = cluster
         self.allocations.setdefault(cluster.name, {})
-        self.cluster_changed(cluster.name)
+        self._mark(cluster.name)
+
+    def _mark(self, name: str) -> None:
+        """Marks a cluster's quarantined nodes; what is out of reach already stays so."""
+        cluster = self.observed.get(name)
+        if cluster is None:
+            return
+        reasons = self.quarantined.get(name)
+        if reasons:
+            nodes = tuple(_marked(node, reasons.get(node.name)) for node in cluster.nodes)
+            cluster = replace(cluster, nodes=nodes)
+        self.clusters[name] = cluster
+        self.cluster_changed(name)
+
+    def quarantine(self, cluster: str, node: str, reason: Reason) -> None:
+        """Keeps a node from getting anything new."""
+        self.quarantined.setdefault(cluster, {})[node] = reason
+        self.clear_faults(cluster, node)
+        self._mark(cluster)
+
+    def resume(self, cluster: str, node: str) -> None:
+        """Lets a quarantined node work again."""
+        nodes = self.quarantined.get(cluster, {})
+        nodes.pop(node, None)
+        if not nodes:
+            self.quarantined.pop(cluster, None)
+        self.clear_faults(cluster, node)
+        self._mark(cluster)
+
+    def add_fault(self, cluster: str, node: str, workload: WorkloadId) -> None:
+        """Notes that a workload ended for a node's fault; each counts once."""
+        nodes = self.faults.setdefault(cluster, {})
+        known = nodes.get(node, ())
+        if workload not in known:
+            nodes[node] = (*known, workload)
+
+    def clear_faults(self, cluster: str, node: str) -> None:
+        """Notes that a node works."""
+        nodes = self.faults.get(cluster)
+        if nodes is not None and nodes.pop(node, None) is not None and not nodes:
+            del self.faults[cluster]
 
     def cluster_changed(self, name: str) -> None:
         """Makes plans that relied on a cluster's room or facts stale."""
@@ -228,11 +281,27 @@ class State:
         assert run.id == run_id, "only the newest run of a workload changes"
         return self.change(workload, runs=(*workload.runs[:-1], run), phase=then or workload.phase)
 
+    def move_to(self, shape: Shape, workload: Workload) -> ShapeId:
+        """Counts a workload, which is in no queue now, among those of another shape."""
+        key = ShapeId(intern(digest(shape)))
+        self.shapes.setdefault(key, ShapeQueue(shape)).users += 1
+        self._used_no_more(workload.shape)
+        return key
+
     def leave(self, workload: Workload) -> None:
         """Forgets a workload that is over."""
         del self.workloads[workload.id]
         self.delayed.pop(workload.id, None)
-        queue = self.shapes[workload.shape]
+        self._used_no_more(workload.shape)
+
+    def _used_no_more(self, shape: ShapeId) -> None:
+        queue = self.shapes[shape]
         queue.users -= 1
         if queue.users == 0:
-            del self.shapes[workload.shape]
+            del self.shapes[shape]
+
+
+def _marked(node: Node, reason: Reason | None) -> Node:
+    if reason is None or node.state != "ready":
+        return node
+    return replace(node, state="quarantined", note=render(reason).sentence)

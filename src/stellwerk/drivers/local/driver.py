@@ -29,7 +29,7 @@ from stellwerk.drivers.base import (
 )
 from stellwerk.drivers.local.agent_link import AgentGone, AgentLink, AgentRefused, JSONObject
 from stellwerk.drivers.local.agents import AgentHouse, agent_socket
-from stellwerk.drivers.local.translate import inventory_of, report_of, spec_of, why_of
+from stellwerk.drivers.local.translate import inventory_of, report_of, sample_of, spec_of, why_of
 from stellwerk.drivers.local.workdir import (
     BlobReader,
     make_work_directory,
@@ -120,6 +120,8 @@ class LocalDriver:
             self._early.append(push)
         elif push.get("event") == "run":
             self._tell(report_of(self.cluster, push["run"]))
+        elif push.get("event") == "sample":
+            self._tell(sample_of(self.cluster, push))
 
     def _tell(self, report: Report) -> None:
         match report:
@@ -228,8 +230,8 @@ class LocalDriver:
     ) -> LogChunk:
         """Reads a log from its file."""
         files = self._files(run)
-        path = files.setup_log if stream == "setup" else files.rank_log(rank)
-        return await asyncio.to_thread(_read, path, offset, limit)
+        path = {"setup": files.setup_log, "metrics": files.metrics}.get(stream)
+        return await asyncio.to_thread(_read, path or files.rank_log(rank), offset, limit)
 
     def _files(self, run: RunId) -> RunFiles:
         if RUN_NAME.fullmatch(run) is None:

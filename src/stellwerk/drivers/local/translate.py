@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stellwerk.core.model.ids import RunId
-from stellwerk.core.model.reports import Inventory, RunReport
+from stellwerk.core.model.reports import Inventory, RunReport, RunSample
+from stellwerk.core.model.telemetry import GpuUse
 from stellwerk.core.model.workload import NoticeWhy, RunEnd, RunPhase
 from stellwerk.drivers.base import StartOrder
 
@@ -69,6 +70,29 @@ def report_of(cluster: str, said: JSONObject) -> RunReport:
     )
 
 
+def sample_of(cluster: str, push: JSONObject) -> RunSample:
+    """What the runtime measured of a run."""
+    sample = push.get("sample") or {}
+    return RunSample(
+        cluster=cluster,
+        run=RunId(str(push.get("run"))),
+        at_ms=_number(sample.get("at_ms")),
+        memory_bytes=_number(sample.get("memory_bytes")),
+        cpu_ms=_number(sample.get("cpu_ms")),
+        processes=_number(sample.get("processes")),
+        log_bytes=_number(sample.get("log_bytes")),
+        peak_memory_bytes=_number(sample.get("peak_memory_bytes")),
+        gpus=tuple(
+            GpuUse(
+                index=_number(gpu.get("index")),
+                memory_bytes=_optional_number(gpu.get("memory_bytes")),
+                busy_percent=_optional_number(gpu.get("busy_percent")),
+            )
+            for gpu in sample.get("gpus") or ()
+        ),
+    )
+
+
 def why_of(why: NoticeWhy) -> str:
     """The runtime's word for the cause of a notice; it puts an aborted run back no more than that
     of somebody who cancelled.
@@ -99,6 +123,9 @@ def end_of(ended: JSONObject) -> RunEnd:
         cpu_ms=_number(ended.get("cpu_ms")),
         message=str(ended.get("message") or ""),
         last_lines=tuple(str(line) for line in ended.get("last_lines") or ()),
+        oom_kills=_number(ended.get("oom_kills")),
+        of_machine=ended.get("of_machine") is True,
+        disk_free_bytes=_optional_number(ended.get("disk_free_bytes")),
     )
 
 

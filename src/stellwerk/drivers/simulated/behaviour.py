@@ -13,7 +13,8 @@ class Behaviour(Struct, frozen=True):
 
     A run that ``leaves`` ends ``leave_ms`` after a notice with ``leave_code``, or by SIGTERM if
     that is None; one that ``ignores`` goes on until its end or the end of its grace. ``refused`` is
-    the code with which the place refuses the start for good.
+    the code with which the place refuses the start for good. ``metrics`` are the lines it reports,
+    each some time after its work began; ``last_lines`` are what it prints in the end.
     """
 
     setup_ms: int = 0
@@ -28,6 +29,9 @@ class Behaviour(Struct, frozen=True):
     leave_ms: int = 100
     leave_code: int | None = None
     refused: str = ""
+    metrics: tuple[tuple[int, bytes], ...] = ()
+    last_lines: tuple[str, ...] = ()
+    peak_memory_bytes: int = 0
 
 
 Script = Callable[[StartOrder], Behaviour]

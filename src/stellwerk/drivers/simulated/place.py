@@ -40,7 +40,7 @@ class SimulatedRun:
         self.before_notice: RunPhase = "Running"
         self.turn = 0
         self.dead = False
-        self.worked = False
+        self.worked_from_ms = 0
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -162,9 +162,17 @@ class SimulatedPlace:
         if run is not None and rank in {each.rank for each in run.order.ranks}:
             if stream == "setup":
                 data = run.behaviour.setup_output
-            elif run.worked:
+            elif stream == "metrics":
+                data = self._metrics(run)
+            elif run.worked_from_ms:
                 data = run.behaviour.output
         return LogChunk(data=data[offset : offset + limit], offset=offset, size=len(data))
+
+    def _metrics(self, run: SimulatedRun) -> bytes:
+        """The lines that the run has reported by now, or by its end."""
+        until_ms = run.end.ended_at_ms if run.end else self.clock.now_ms
+        worked_ms = until_ms - run.worked_from_ms if run.worked_from_ms else -1
+        return b"".join(line for after_ms, line in run.behaviour.metrics if after_ms <= worked_ms)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Tells of every change from now on; call the answer to be told no more."""
@@ -218,7 +226,7 @@ class SimulatedPlace:
             self._work(run)
 
     def _work(self, run: SimulatedRun) -> None:
-        run.worked = True
+        run.worked_from_ms = self.clock.now_ms
         self._enter(run, "Running")
         self._later(run, run.behaviour.run_ms, self._done)
 
@@ -252,7 +260,13 @@ class SimulatedPlace:
 
     def _over(self, run: SimulatedRun, end: RunEnd) -> None:
         now_ms = self.clock.now_ms
-        run.end = replace(end, started_at_ms=run.started_ms, ended_at_ms=now_ms)
+        run.end = replace(
+            end,
+            started_at_ms=run.started_ms,
+            ended_at_ms=now_ms,
+            last_lines=run.behaviour.last_lines,
+            peak_memory_bytes=run.behaviour.peak_memory_bytes,
+        )
         if not run.dead:
             self.truth.ended((run.order.run, run.order.generation), now_ms)
         run.dead = True

@@ -1,11 +1,16 @@
-"""What there is to run on, and what runs there."""
+"""What there is to run on, what runs there, and taking a node back into use."""
 
 import asyncio
 
-from litestar import get
+from litestar import get, post
+from litestar.params import FromPath
 
-from stellwerk.server.models import Clusters
-from stellwerk.server.services import Given
+from stellwerk.core.model.cluster import Node
+from stellwerk.core.model.commands import ResumeNode
+from stellwerk.core.model.errors import StellwerkError
+from stellwerk.server.fleet_models import Clusters, Resumed
+from stellwerk.server.handlers.workloads import EFFECT_S, AnyRequest, actor_of
+from stellwerk.server.services import Given, Services
 
 
 @get("/clusters", tags=["fleet"], summary="All clusters", opt={"open_to_group": True})
@@ -15,4 +20,41 @@ async def list_clusters(services: Given) -> Clusters:
     return await asyncio.to_thread(services.pages.clusters, seen_ms, services.clock.now_ms())
 
 
-HANDLERS = [list_clusters]
+@post(
+    "/clusters/{name:str}/nodes/{node:str}/resume",
+    tags=["fleet"],
+    summary="Resume a node",
+    status_code=200,
+)
+async def resume_node(
+    name: FromPath[str], node: FromPath[str], request: AnyRequest, services: Given
+) -> Resumed:
+    """Takes a quarantined node back into use: somebody has seen to what was wrong with it."""
+    found = _node(services, name, node)
+    if found.state != "quarantined":
+        raise StellwerkError.of(
+            "phase/not-quarantined", f"{name}/{node} is {found.state}, not quarantined", ""
+        )
+    key = request.headers.get("idempotency-key", "")
+    await services.order(ResumeNode(name, node), actor_of(request), key)
+    await services.settled(EFFECT_S)
+    return Resumed(name, node, _node(services, name, node).state)
+
+
+def _node(services: Services, name: str, node: str) -> Node:
+    clusters = {cluster.name: cluster for cluster, _ in services.store.clusters()}
+    if name not in clusters:
+        known = ", ".join(sorted(clusters)) or "none yet"
+        raise StellwerkError.of(
+            "find/cluster", f"there is no cluster `{name[:80]}`", f"there is: {known}"
+        )
+    nodes = {one.name: one for one in clusters[name].nodes}
+    if node not in nodes:
+        known = ", ".join(sorted(nodes)) or "none"
+        raise StellwerkError.of(
+            "find/node", f"{name} has no node `{node[:80]}`", f"it has: {known}"
+        )
+    return nodes[node]
+
+
+HANDLERS = [list_clusters, resume_node]

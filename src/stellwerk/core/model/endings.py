@@ -1,0 +1,173 @@
+"""The part of the catalogue of reasons that says why something is over."""
+
+from stellwerk.core.model.reasons import Entry
+
+ENDED = {
+    "succeeded": Entry("ended", "you", "it ended with exit code 0", "`stw logs` shows its output"),
+    "cancelled": Entry("ended", "you", "cancelled by {actor}", "`stw rerun` starts it again"),
+    "exit_code": Entry(
+        "ended",
+        "you",
+        "the command ended[ with exit code {exit_code}]",
+        "`stw logs` shows what it printed last",
+    ),
+    "uncaught_error": Entry(
+        "ended",
+        "you",
+        "the program stopped with {line}",
+        "`stw logs` shows where that came from",
+    ),
+    "signal": Entry(
+        "ended",
+        "you",
+        "the command was ended by signal {signal} ({signal_name})",
+        "`stw logs` shows what it printed last",
+    ),
+    "killed": Entry(
+        "ended",
+        "you",
+        "something outside Stellwerk killed it (SIGKILL)[; it had used up to {peak_bytes}]",
+        "`dmesg` on {node} tells whether it was the kernel, for want of memory: then ask for more "
+        "with `memory:`",
+    ),
+    "killed_by_order": Entry(
+        "ended", "you", "it was killed by order", "`stw rerun` starts it again"
+    ),
+    "aborted": Entry(
+        "ended",
+        "you",
+        "it was stopped because one of its abort rules held",
+        "`stw show` has the metrics; correct the job, or the rule, and submit it again",
+    ),
+    "aborted_not_finite": Entry(
+        "ended",
+        "you",
+        "an abort rule held: {metric} was no longer a number[ ({value})][ at step {step}]",
+        "look at the values before it with `stw show`; a lower learning rate, gradient clipping "
+        "or another precision often help",
+    ),
+    "aborted_no_progress": Entry(
+        "ended",
+        "you",
+        "an abort rule held: nothing moved for {quiet_ms}[; the last step was {step}]",
+        "`stw logs` shows where it hangs; if that is its usual pace, give `no-progress` more time",
+    ),
+    "aborted_gpu_idle": Entry(
+        "ended",
+        "you",
+        "an abort rule held: none of its GPUs was busy for {idle_ms}",
+        "check that it uses the GPU (`.to('cuda')`, a version with CUDA) and isn't waiting for "
+        "data; else give `gpu-idle` more time",
+    ),
+    "setup_failed": Entry(
+        "ended",
+        "you",
+        "setup ended[ with exit code {exit_code}]",
+        "`stw logs --setup` shows why; nothing of `run` was started",
+    ),
+    "time_limit": Entry(
+        "ended",
+        "you",
+        "it ran longer than its time limit[ of {limit_ms}]",
+        "give it more with --time-limit, or let it write checkpoints and submit it again",
+    ),
+    "out_of_memory": Entry(
+        "ended",
+        "you",
+        "it ran out of memory[, having used up to {peak_bytes}][ of {asked_bytes} asked for]",
+        "ask for more with `memory:`, or use less (smaller batches, fewer workers)",
+    ),
+    "gpu_out_of_memory": Entry(
+        "ended",
+        "you",
+        "it ran out of GPU memory: {line}",
+        "ask for a larger card, or use less (a smaller batch, shorter sequences)",
+    ),
+    "gpu_not_usable": Entry(
+        "ended",
+        "you",
+        "it found no GPU that it could use: {line}",
+        "ask for one with `accelerators:`; `stw gpu` shows what there is",
+    ),
+    "gpu_broken": Entry(
+        "ended",
+        "cluster owner",
+        "a GPU of {node} failed: {line}",
+        "take the card out of use and restart {node}; then `stw rerun`",
+    ),
+    "missing_module": Entry(
+        "ended",
+        "you",
+        "Python did not find the module `{module}`",
+        "install it in `setup:`, or run with the Python that has it",
+    ),
+    "missing_library": Entry(
+        "ended",
+        "you",
+        "the shared library `{library}` was not found",
+        "install it in `setup:`, or add its folder to LD_LIBRARY_PATH",
+    ),
+    "missing_command": Entry(
+        "ended",
+        "you",
+        "the shell did not find the command `{command}`",
+        "install it in `setup:`, or correct its name or PATH",
+    ),
+    "missing_file": Entry(
+        "ended",
+        "you",
+        "a file was not found: {line}",
+        "check that it is in the workdir and that .gitignore or .skyignore doesn't leave it out",
+    ),
+    "no_permission": Entry(
+        "ended", "you", "permission was denied: {line}", "check the file's owner and mode"
+    ),
+    "disk_full": Entry(
+        "ended",
+        "cluster owner",
+        "a disk of {node} is full[: {line}]",
+        "make room there, then `stw rerun`",
+    ),
+    "disk_quota": Entry(
+        "ended",
+        "you",
+        "your disk quota on {node} is used up: {line}",
+        "delete what you don't need, or ask for a larger quota; then `stw rerun`",
+    ),
+    "syntax_error": Entry(
+        "ended",
+        "you",
+        "the program has a syntax error: {line}",
+        "correct it and submit it again",
+    ),
+    "communication": Entry(
+        "ended",
+        "cluster owner",
+        "its processes could not talk to each other: {line}",
+        "look for a rank that failed first, then at the network; NCCL_DEBUG=INFO tells more",
+    ),
+    "spawn_failed": Entry(
+        "ended",
+        "you",
+        "the command could not be started[: {message}]",
+        "check the work directory and the interpreter",
+    ),
+    "start_refused": Entry(
+        "ended",
+        "cluster owner",
+        "{cluster} refused to start it[: {message}]",
+        "`stw doctor` looks for the cause; then `stw rerun`",
+    ),
+    "log_limit": Entry(
+        "ended",
+        "you",
+        "it printed far more than a log may hold[: {message}]",
+        "print less, or write to files in $STELLWERK_OUTPUT_DIR",
+    ),
+    "lost_too_often": Entry(
+        "ended",
+        "cluster owner",
+        "its run was lost {times} times in a row before it got anywhere: {message}",
+        "`stw doctor` looks for the cause; then `stw rerun`",
+    ),
+}

@@ -1,0 +1,60 @@
+"""The bodies of answers about the fleet; like all models of the API they only ever gain fields."""
+
+import msgspec
+
+
+class DeviceView(msgspec.Struct, frozen=True):
+    """An accelerator: what runs of ours hold of its memory, and what others hold."""
+
+    index: int
+    kind: str
+    product: str
+    uuid: str
+    memory_bytes: int
+    held_bytes: int
+    foreign_bytes: int
+    runs: list[str]
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A machine: what it can give, and what is left of it."""
+
+    name: str
+    state: str
+    note: str
+    cpus: float
+    cpus_free: float
+    memory_bytes: int
+    memory_free_bytes: int
+    disk_bytes: int
+    disk_free_bytes: int
+    devices: list[DeviceView]
+
+
+class ClusterView(msgspec.Struct, frozen=True):
+    """A cluster as last observed, with what our runs hold there."""
+
+    name: str
+    driver: str
+    kind: str
+    state: str
+    nodes: list[NodeView]
+    runs: list[str]
+    facts_age_ms: int | None
+    labels: dict[str, str]
+    claims: dict[str, str]
+
+
+class Clusters(msgspec.Struct, frozen=True):
+    """All clusters."""
+
+    items: list[ClusterView]
+    seq: int
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """A node that was quarantined, and the state that it is in now."""
+
+    cluster: str
+    node: str
+    state: str
