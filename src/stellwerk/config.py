@@ -32,6 +32,10 @@ class Settings(NamedTuple):
         """A setting that is text."""
         return str(self.all[name].value)
 
+    def paths(self, name: str) -> dict[str, str]:
+        """A setting that gives names their paths."""
+        return dict(_pairs(self.text(name)))
+
     def number(self, name: str) -> int:
         """A setting that is a whole number."""
         return int(self.all[name].value)
@@ -67,6 +71,7 @@ class _Spec(NamedTuple):
     default: Callable[[Mapping[str, str], Mapping[str, Setting]], Value]
     is_number: bool = False
     is_path: bool = False
+    is_table: bool = False
 
 
 def load(env: Mapping[str, str] | None = None) -> Settings:
@@ -157,14 +162,40 @@ def _checked(
                 Problem("config/value", f"`{name}` is `{raw}` (from {origin}), not a whole number")
             )
         return number
+    if spec.is_table:
+        return _checked_table(name, raw, origin, env, problems)
     if not isinstance(raw, str) or "\0" in raw:
         problems.append(Problem("config/value", f"`{name}` (from {origin}) is no text: {raw!r}"))
         return ""
-    if not spec.is_path:
-        return raw
-    if raw == "~" or raw.startswith("~/"):
-        raw = _user_home(env) + raw[1:]
-    return os.path.abspath(raw)
+    return _full_path(raw, env) if spec.is_path else raw
+
+
+def _full_path(written: str, env: Mapping[str, str]) -> str:
+    if written == "~" or written.startswith("~/"):
+        written = _user_home(env) + written[1:]
+    return os.path.abspath(written)
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """`NAME=PATH;NAME=PATH`, as a variable holds a table."""
+    parts = (part.partition("=") for part in text.split(";") if part.strip())
+    return [(name.strip(), path.strip()) for name, _, path in parts]
+
+
+def _checked_table(
+    name: str, raw: object, origin: str, env: Mapping[str, str], problems: list[Problem]
+) -> str:
+    pairs = list(raw.items()) if isinstance(raw, dict) else _pairs(str(raw))
+    found = []
+    for key, path in pairs:
+        unfit = not isinstance(path, str) or not key or any(c in f"{key}{path}" for c in "\0;=")
+        if unfit or not path.startswith(("/", "~/")):
+            message = f"`{name}` (from {origin}) gives `{key}` no absolute path: {path!r}"
+            help = 'write `name = "/path"` below it, or NAME=/path;NAME=/path in a variable'
+            problems.append(Problem("config/value", message, help))
+        else:
+            found.append(f"{key}={_full_path(path, env)}")
+    return ";".join(found)
 
 
 def _user_home(env: Mapping[str, str]) -> str:
@@ -188,6 +219,10 @@ def _default_socket(env: Mapping[str, str], so_far: Mapping[str, Setting]) -> Va
     return os.path.join(folder, "server.sock")
 
 
+def _default_buckets(_env: Mapping[str, str], so_far: Mapping[str, Setting]) -> Value:
+    return os.path.join(str(so_far["home"].value), "buckets")
+
+
 def _default_cache(env: Mapping[str, str], _so_far: Mapping[str, Setting]) -> Value:
     base = env.get("XDG_CACHE_HOME") or os.path.join(_user_home(env), ".cache")
     return os.path.join(base, "stellwerk")
@@ -197,6 +232,16 @@ _SPECS: dict[str, _Spec] = {
     "home": _Spec("journal, blobs, runs and the server's log", _default_home, is_path=True),
     "socket": _Spec("the server's Unix socket", _default_socket, is_path=True),
     "cache": _Spec("what can be made again", _default_cache, is_path=True),
+    "buckets": _Spec(
+        "the folder in which each bucket of `file_mounts` has a folder of its name",
+        _default_buckets,
+        is_path=True,
+    ),
+    "bucket_paths": _Spec(
+        "folders that are buckets, by name or URI: s3://data=/mnt/data",
+        lambda _env, _so_far: "",
+        is_table=True,
+    ),
     "output": _Spec("how lists are written when -o isn't given", lambda _env, _so_far: "table"),
     "start_timeout_ms": _Spec(
         "how long a starting server is waited for", lambda _env, _so_far: 15_000, is_number=True

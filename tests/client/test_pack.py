@@ -8,7 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stellwerk.client.pack import Limits, Manifest, TooLargeError, pack, sha256, upload
+from stellwerk.client.pack import (
+    Limits,
+    Manifest,
+    TooLargeError,
+    pack,
+    pack_sources,
+    sha256,
+    upload,
+)
 from stellwerk.core.model.errors import StellwerkError
 
 ALL = Limits(1000, 10**9)
@@ -54,6 +62,7 @@ def test_the_manifest_says_everything(top: Path, cache: str) -> None:
         "commit": "",
         "dirty": False,
         "diff": "",
+        "single": False,
         "files": [
             {"path": "a.txt", "mode": 0o640, "size": 0, "hash": sha256(b"")},
             {"path": "b/run.sh", "mode": 0o755, "size": 10, "hash": sha256(b"#!/bin/sh\n")},
@@ -268,3 +277,43 @@ def test_manifests_read_back(top: Path, cache: str) -> None:
     plain = msgspec.json.decode(packed.data)
     assert plain["files"] == [msgspec.to_builtins(entry) for entry in packed.manifest.files]
     assert isinstance(packed.manifest, Manifest)
+
+
+def test_a_mount_of_a_file_is_that_file(top: Path, cache: str) -> None:
+    """The manifest says that it is no folder; nothing else of the folder comes along."""
+    write(top, {"a.json": "{}", "b": ""})
+    packed = pack_sources([str(top / "a.json")], cache, ALL)
+    assert packed.manifest.single
+    assert [entry.path for entry in packed.manifest.files] == ["a.json"]
+    assert packed.sources == {sha256(b"{}"): str(top / "a.json")}
+
+
+def test_a_mount_of_an_ignored_folder_is_what_was_asked_for(top: Path, cache: str) -> None:
+    """Rules of the repository around it don't count, its own do; and `.git` in it comes along."""
+    git(top, "init", "-q")
+    write(top, {".gitignore": "data/\n", "data/x": "1", "data/.gitignore": "*.tmp\n"})
+    write(top, {"data/y.tmp": "", "data/.git/HEAD": ""})
+    packed = pack_sources([str(top / "data")], cache, ALL)
+    assert [entry.path for entry in packed.manifest.files] == [".git/HEAD", ".gitignore", "x"]
+    assert not packed.manifest.single
+
+
+def test_several_sources_lie_side_by_side(top: Path, cache: str) -> None:
+    """Each under its own name, a link under the name that was written."""
+    write(top, {"a/x": "1", "b.txt": "2", "c": ""})
+    (top / "d").symlink_to("b.txt")
+    packed = pack_sources([f"{top}/a/", f"{top}/b.txt", f"{top}/d"], cache, ALL)
+    assert [entry.path for entry in packed.manifest.files] == ["a/x", "b.txt", "d"]
+
+
+def test_one_file_does_not_cost_a_folder_its_hashes(
+    top: Path, cache: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of a packed folder is still there after a file of it was packed alone."""
+    write(top, {"a": "1", "b": "2"})
+    for name in ("a", "b"):
+        os.utime(top / name, (1, 1))
+    pack(str(top), cache, ALL)
+    pack_sources([str(top / "a")], cache, ALL)
+    monkeypatch.setattr("stellwerk.client.pack._hash_file", lambda path: pytest.fail(path))
+    assert packed_paths(top, cache) == ["a", "b"]

@@ -55,7 +55,6 @@ def test_a_full_order_loses_nothing() -> None:
         argv=("python", "-c", "pass"),
         script="",
         ranks=(RankOrder(0, "n1", {"R": "0"}), RankOrder(1, "n1", {"R": "1"})),
-        setup_key="k1",
         setup_env={"S": "x"},
         cwd="/data",
         checkpoint_dir="/ckpt",
@@ -70,7 +69,7 @@ def test_a_full_order_loses_nothing() -> None:
     spec = read_spec(spec_of(order))
     assert spec.argv == ["python", "-c", "pass"]
     assert spec.script is None
-    assert (spec.setup, spec.setup_key, spec.setup_env) == ("pip install .", "k1", {"S": "x"})
+    assert (spec.setup, spec.setup_env) == ("pip install .", {"S": "x"})
     assert (spec.cwd, spec.checkpoint_dir, spec.output_dir) == ("/data", "/ckpt", "/out")
     assert [(rank.rank, rank.env) for rank in spec.ranks] == [(0, {"R": "0"}), (1, {"R": "1"})]
     assert spec.env == {"A": "1"}

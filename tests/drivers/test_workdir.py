@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stellwerk.drivers.base import DriverError
-from stellwerk.drivers.local.workdir import make_work_directory, remove_work_directories
+from stellwerk.drivers.local.workdir import Part, make_work_directory, remove_work_directories
 from tests.drivers.machine import Blobs
 
 
@@ -30,7 +30,7 @@ def test_everything_of_a_manifest_is_there(tmp_path: Path, blobs: Blobs) -> None
         {"path": "out/empty", "dir": True, "mode": 0o750},
     )
     work = tmp_path / "works" / "w-1-1.1"
-    assert make_work_directory(str(work), snapshot, blobs)
+    assert make_work_directory(str(work), [Part("", snapshot)], blobs)
     assert (work / "train.py").read_bytes() == b"print(1)\n"
     assert (work / "train.py").stat().st_mode & 0o777 == 0o640
     assert (work / "bin/go.sh").stat().st_mode & 0o777 == 0o755
@@ -43,9 +43,9 @@ def test_everything_of_a_manifest_is_there(tmp_path: Path, blobs: Blobs) -> None
 def test_a_directory_that_is_there_is_left_alone(tmp_path: Path, blobs: Blobs) -> None:
     """A repeated start finds the work directory in use and changes nothing in it."""
     work = tmp_path / "work"
-    assert make_work_directory(str(work), blobs.manifest(), blobs)
+    assert make_work_directory(str(work), [Part("", blobs.manifest())], blobs)
     (work / "written-by-the-job").write_text("x")
-    assert not make_work_directory(str(work), blobs.manifest(), blobs)
+    assert not make_work_directory(str(work), [Part("", blobs.manifest())], blobs)
     assert os.listdir(work) == ["written-by-the-job"]
 
 
@@ -55,7 +55,7 @@ def test_what_a_killed_attempt_left_is_made_anew(tmp_path: Path, blobs: Blobs) -
     left.mkdir(parents=True)
     (left / "half").write_text("x")
     work = tmp_path / "run" / "work"
-    make_work_directory(str(work), blobs.manifest(), blobs)
+    make_work_directory(str(work), [Part("", blobs.manifest())], blobs)
     assert os.listdir(work) == []
     assert os.listdir(work.parent) == ["work"]
 
@@ -77,7 +77,7 @@ def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, blobs: Blobs, pat
     blobs.put("h", b"x")
     snapshot = blobs.manifest({"path": path, "mode": 0o644, "size": 1, "hash": "h"})
     with pytest.raises(DriverError) as caught:
-        make_work_directory(str(tmp_path / "run" / "work"), snapshot, blobs)
+        make_work_directory(str(tmp_path / "run" / "work"), [Part("", snapshot)], blobs)
     assert (caught.value.code, caught.value.final) == ("snapshot/outside", True)
     assert not (tmp_path / "run" / "work").exists()
 
@@ -94,10 +94,10 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, blobs: Blobs, link_fi
     ]
     snapshot = blobs.manifest(*(entries if link_first else reversed(entries)))
     with pytest.raises(DriverError) as caught:
-        make_work_directory(str(tmp_path / "run" / "work"), snapshot, blobs)
-    assert (caught.value.code, caught.value.final) == ("snapshot/not-written", True)
+        make_work_directory(str(tmp_path / "run" / "work"), [Part("", snapshot)], blobs)
+    assert (caught.value.code, caught.value.final) == ("snapshot/in-the-way", True)
     assert os.listdir(outside) == []
-    assert os.listdir(tmp_path / "run") == []
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_snapshot_that_is_not_whole_is_refused(
     if manifest is not None:
         blobs.put("m", manifest)
     with pytest.raises(DriverError) as caught:
-        make_work_directory(str(tmp_path / "run" / "work"), "m", blobs)
+        make_work_directory(str(tmp_path / "run" / "work"), [Part("", "m")], blobs)
     assert (caught.value.code, caught.value.final) == (code, True)
     assert not (tmp_path / "run" / "work").exists()
 
@@ -129,7 +129,7 @@ def test_a_place_that_cannot_be_written_is_a_refusal(tmp_path: Path, blobs: Blob
     """A file where the run's directory should be: said in words, with the path."""
     (tmp_path / "run").write_text("in the way")
     with pytest.raises(DriverError, match=r"work directory .*run/work can't be made"):
-        make_work_directory(str(tmp_path / "run" / "work"), blobs.manifest(), blobs)
+        make_work_directory(str(tmp_path / "run" / "work"), [Part("", blobs.manifest())], blobs)
 
 
 SEGMENT = st.sampled_from(["a", "b", "..", ".", "", "ä", "x y", "\n", "-"])
@@ -151,7 +151,7 @@ def test_any_manifest_is_made_whole_or_refused(
     blobs.put("h", b"x")
     work = base / "in" / "run" / "work"
     with contextlib.suppress(DriverError):
-        make_work_directory(str(work), blobs.manifest(*entries), blobs)
+        make_work_directory(str(work), [Part("", blobs.manifest(*entries))], blobs)
         assert work.exists()
     if work.exists():
         assert all(os.path.lexists(work / str(entry["path"])) for entry in entries)

@@ -47,7 +47,7 @@ def exit_code_of(error: StellwerkError) -> int:
     return USAGE if error.problems[0].code.split("/")[0] in _USAGE_FAMILIES else FAILED
 
 
-_USAGE_FAMILIES = ("spec", "submit", "place", "workdir", "config", "usage")
+_USAGE_FAMILIES = ("spec", "submit", "place", "workdir", "mount", "config", "usage")
 
 
 def report(error: BaseException) -> int:

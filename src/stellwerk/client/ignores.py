@@ -23,10 +23,14 @@ class Ignores:
     """The rules in force while a tree is walked from its top.
 
     Paths are relative to the top, with slashes; inside, they are relative to the repository.
+    Without `whole_repository` only rules at the top and below count, and `.git` comes along.
     """
 
-    def __init__(self, top: str, tracked: Iterable[str] = ()) -> None:
+    def __init__(
+        self, top: str, tracked: Iterable[str] = (), *, whole_repository: bool = True
+    ) -> None:
         self._top = top
+        self._keeps_git = not whole_repository
         self._from_lines = import_module("pathspec").GitIgnoreSpec.from_lines
         self._tracked = frozenset(tracked)
         self._tracked_folders = frozenset(
@@ -35,7 +39,9 @@ class Ignores:
         self._prefix = ""
         self._by_folder: dict[str, tuple[_Rules, ...]] = {}
         self._only = tuple(self._read(os.path.join(top, SKYIGNORE), ""))
-        self._outer = () if self._only else tuple(self._rules_from_above())
+        self._outer: tuple[_Rules, ...] = ()
+        if whole_repository and not self._only:
+            self._outer = tuple(self._rules_from_above())
 
     def enter(self, folder: str, *, has_gitignore: bool) -> None:
         """Takes up the rules of a folder, before anything in it is asked about."""
@@ -48,7 +54,7 @@ class Ignores:
     def leaves_behind(self, path: str, *, is_folder: bool) -> bool:
         """Whether this file or folder, whose own folder comes along, stays behind."""
         if os.path.basename(path) == ".git":
-            return True
+            return not self._keeps_git
         if not self._only and path in (self._tracked_folders if is_folder else self._tracked):
             return False
         full = self._full(path) + ("/" if is_folder else "")

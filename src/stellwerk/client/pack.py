@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stellwerk.client.git import Revision, revision_of
+from stellwerk.client.git import revision_of
 from stellwerk.client.hashes import HashCache
 from stellwerk.client.ignores import GITIGNORE, Ignores
 from stellwerk.core.model.errors import Problem, StellwerkError
@@ -49,13 +49,17 @@ Entry = FileEntry | LinkEntry | FolderEntry
 
 
 class Manifest(msgspec.Struct):
-    """A packed directory: its files in the order of their paths, and where they come from."""
+    """A packed directory: its files in the order of their paths, and where they come from.
+
+    ``single``: what was packed isn't a directory but the one file in it.
+    """
 
     v: int
     files: list[Entry]
     commit: str = ""
     dirty: bool = False
     diff: str = ""
+    single: bool = False
 
 
 class Limits(NamedTuple):
@@ -96,25 +100,63 @@ def pack(top: str, cache_folder: str, limits: Limits | None) -> Packed:
     """
     top = os.path.realpath(top)
     revision = revision_of(top)
-    walk = _Walk(top, revision)
-    walk.run()
-    walk.raise_problems()
-    if limits is not None:
-        _refuse_large(top, walk, limits)
-    with HashCache(cache_folder, top) as cache:
-        walk.hash_files(cache)
-    walk.raise_problems()
-    sources: dict[str, str | bytes] = {
-        entry.hash: os.path.join(top, entry.path)
-        for entry in walk.entries
-        if isinstance(entry, FileEntry)
-    }
+    walk = _Walk(top, Ignores(top, revision.tracked))
+    _walk_all(walk, cache_folder, limits)
+    sources = walk.sources()
     manifest = Manifest(1, walk.entries, revision.commit, revision.dirty)
     if revision.diff:
         manifest.diff = sha256(revision.diff)
         sources[manifest.diff] = revision.diff
+    return _packed(manifest, sources, walk.notices)
+
+
+def pack_sources(paths: Sequence[str], cache_folder: str, limits: Limits | None) -> Packed:
+    """Packs what a mount names: a file, or what is in a folder; several side by side, by name.
+
+    Of a folder only its own rules about what stays behind count, not those of a repository around
+    it: whoever names an ignored folder wants it.
+    """
+    single = len(paths) == 1 and not os.path.isdir(paths[0])
+    entries: list[Entry] = []
+    sources: dict[str, str | bytes] = {}
+    notices: list[str] = []
+    for path in paths:
+        full, name = os.path.realpath(path), os.path.basename(os.path.abspath(path))
+        is_folder = os.path.isdir(full)
+        if is_folder:
+            walk = _Walk(full, Ignores(full, whole_repository=False))
+        else:
+            walk = _Walk(os.path.dirname(full), None, only=os.path.basename(full))
+        _walk_all(walk, cache_folder, limits)
+        sources |= walk.sources()
+        notices += walk.notices
+        if is_folder and len(paths) == 1:
+            entries = walk.entries
+        elif is_folder:
+            entries += [_moved(entry, f"{name}/{entry.path}") for entry in walk.entries]
+        else:
+            entries += [_moved(entry, name) for entry in walk.entries]
+    entries.sort(key=lambda entry: entry.path)
+    return _packed(Manifest(1, entries, single=single), sources, notices)
+
+
+def _moved(entry: Entry, path: str) -> Entry:
+    return msgspec.structs.replace(entry, path=path)
+
+
+def _walk_all(walk: "_Walk", cache_folder: str, limits: Limits | None) -> None:
+    walk.run()
+    walk.raise_problems()
+    if limits is not None:
+        _refuse_large(walk.top, walk, limits)
+    with HashCache(cache_folder, walk.name) as cache:
+        walk.hash_files(cache)
+    walk.raise_problems()
+
+
+def _packed(manifest: Manifest, sources: dict[str, str | bytes], notices: Sequence[str]) -> Packed:
     data = msgspec.json.encode(manifest)
-    return Packed(manifest, data, sha256(data), sources, tuple(walk.notices))
+    return Packed(manifest, data, sha256(data), sources, tuple(notices))
 
 
 def sha256(data: bytes) -> str:
@@ -184,15 +226,19 @@ class _Found(NamedTuple):
 
 
 class _Walk:
-    """Goes through a tree in the order of names and collects entries and problems."""
+    """Goes through a tree in the order of names and collects entries and problems.
 
-    def __init__(self, top: str, revision: Revision) -> None:
+    With `only` it takes that one file of the top folder.
+    """
+
+    def __init__(self, top: str, ignores: Ignores | None, only: str = "") -> None:
         self.top = top
         self.found: list[_Found] = []
         self.bytes = 0
         self.entries: list[Entry] = []
         self.notices: list[str] = []
-        self._ignores = Ignores(top, revision.tracked)
+        self._ignores = ignores
+        self._only = only
         self._problems: list[Problem] = []
 
     def run(self) -> None:
@@ -214,6 +260,19 @@ class _Walk:
             self.entries.append(FileEntry(path, mode, status.st_size, digest))
         self.entries.sort(key=lambda entry: entry.path)
 
+    @property
+    def name(self) -> str:
+        """What this walk is about, for the memory of hashes."""
+        return f"{self.top}/{self._only}" if self._only else self.top
+
+    def sources(self) -> dict[str, str | bytes]:
+        """Where the content of each hash is."""
+        return {
+            entry.hash: os.path.join(self.top, entry.path)
+            for entry in self.entries
+            if isinstance(entry, FileEntry)
+        }
+
     def raise_problems(self) -> None:
         """Raises StellwerkError with all problems so far, a great number of them cut short."""
         if not self._problems:
@@ -228,16 +287,21 @@ class _Walk:
         """Takes up what is in a folder, and yields the folders inside it."""
         try:
             with os.scandir(os.path.join(self.top, folder)) as listing:
-                children = sorted(listing, key=lambda child: child.name)
+                children = sorted(
+                    (child for child in listing if self._only in {"", child.name}),
+                    key=lambda child: child.name,
+                )
         except OSError as error:
             self._problems.append(_unreadable(os.path.join(self.top, folder), error))
             return
-        self._ignores.enter(folder, has_gitignore=any(c.name == GITIGNORE for c in children))
+        ignores = self._ignores
+        if ignores is not None:
+            ignores.enter(folder, has_gitignore=any(c.name == GITIGNORE for c in children))
         taken = 0
         for child in children:
             path = f"{folder}/{child.name}" if folder else child.name
             is_folder = child.is_dir(follow_symlinks=False)
-            if self._ignores.leaves_behind(path, is_folder=is_folder):
+            if ignores is not None and ignores.leaves_behind(path, is_folder=is_folder):
                 continue
             taken += 1
             if not _is_text(path):

@@ -9,18 +9,20 @@ import os
 import shlex
 from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
 from stellwerk.client.wire import Kind, Override, Submission
 from stellwerk.config import Settings
+from stellwerk.core.describe.places import packed_targets
 from stellwerk.core.model.errors import Problem, SpecError, StellwerkError
 from stellwerk.core.model.task import Task
 
 if TYPE_CHECKING:
     from stellwerk.client.api import Client
-    from stellwerk.client.pack import Packed
+    from stellwerk.client.pack import Limits, Packed
 
 LARGEST_TEXT = 2 * 2**20
 STDIN = "-"
@@ -43,18 +45,20 @@ class Wish(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A submission, and the packed work directory that belongs to it."""
+    """A submission, and what was packed for it: the work directory, and mounts by target."""
 
     submission: Submission
     packed: "Packed | None" = None
+    mounts: "Mapping[str, Packed]" = MappingProxyType({})
 
     def upload(self, client: "Client") -> int:
         """Sends what the server lacks; gives the bytes sent."""
-        if self.packed is None:
+        everything = [*([self.packed] if self.packed else []), *self.mounts.values()]
+        if not everything:
             return 0
         from stellwerk.client.pack import upload
 
-        return upload(self.packed, client.missing_blobs, client.put_blob)
+        return sum(upload(one, client.missing_blobs, client.put_blob) for one in everything)
 
 
 def prepare(wish: Wish, settings: Settings) -> Prepared:
@@ -67,15 +71,19 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
         return _command(wish, settings)
     name, text = _read(wish.file) if wish.file is not None else ("", wish.text or "")
     kind: Kind = "sbatch" if text.startswith("#!") else "task"
-    workdir = _workdir_in(text, name, wish, kind) or wish.overrides.get("workdir")
+    task = _task_in(text, name, wish, kind)
+    describe = import_module("stellwerk.core.describe.tasks")
+    workdir = describe.local_workdir(task) or wish.overrides.get("workdir")
     overrides = {key: value for key, value in wish.overrides.items() if key != "workdir"}
     packed = None
     if isinstance(workdir, str):
         packed = _pack(workdir, name, wish, settings)
+    mounts = _pack_mounts(task, name, wish, settings)
     submission = _submission(wish, overrides, text=text, file=name, kind=kind)
     if packed is not None:
         submission.snapshot = packed.hash
-    return Prepared(submission, packed)
+    submission.mounts = {target: one.hash for target, one in mounts.items()}
+    return Prepared(submission, packed, mounts)
 
 
 def _command(wish: Wish, settings: Settings) -> Prepared:
@@ -145,27 +153,67 @@ def _read(path: str) -> tuple[str, str]:
         raise SpecError([problem]) from error
 
 
-def _workdir_in(text: str, name: str, wish: Wish, kind: Kind) -> str | None:
+def _task_in(text: str, name: str, wish: Wish, kind: Kind) -> Task:
     """Reads the whole file, so that all its mistakes are told before anything is packed."""
-    describe = import_module("stellwerk.core.describe.tasks")
-    read = describe.read
+    read = import_module("stellwerk.core.describe.tasks").read
     if kind == "sbatch":
         read = import_module("stellwerk.core.describe.sbatch").read_batch
     task = read(text, file=name, env=wish.env, secrets=wish.secrets, overrides=wish.overrides).task
-    if problems := import_module("stellwerk.core.describe.support").unsupported(task):
+    problems = import_module("stellwerk.core.describe.support").unsupported(task)
+    if problems or not isinstance(task, Task):
         raise SpecError([structs.replace(one, file=one.file or name) for one in problems])
-    workdir = describe.local_workdir(task) if isinstance(task, Task) else None
-    return None if workdir is None else str(workdir)
+    return task
 
 
 def _pack(workdir: str, file: str, wish: Wish, settings: Settings) -> "Packed":
     path = os.path.expanduser(workdir)
     if not os.path.isdir(path):
         raise StellwerkError([_no_folder(path, file)])
-    from stellwerk.client.pack import Limits, pack
+    from stellwerk.client.pack import pack
 
-    limits = Limits(settings.number("ask_above_files"), settings.number("ask_above_bytes"))
-    return pack(path, settings.cache, None if wish.allow_large else limits)
+    return pack(path, settings.cache, _limits(wish, settings))
+
+
+def _limits(wish: Wish, settings: Settings) -> "Limits | None":
+    from stellwerk.client.pack import Limits
+
+    if wish.allow_large:
+        return None
+    return Limits(settings.number("ask_above_files"), settings.number("ask_above_bytes"))
+
+
+def _pack_mounts(task: Task, file: str, wish: Wish, settings: Settings) -> "dict[str, Packed]":
+    """What the task brings along beside its work directory, by target."""
+    wanted = {
+        target: [os.path.expanduser(source) for source in sources]
+        for target, sources in packed_targets(task).items()
+    }
+    if not wanted:
+        return {}
+    missing = [
+        _no_source(target, source, file)
+        for target, sources in wanted.items()
+        for source in sources
+        if not os.path.exists(source)
+    ]
+    if missing:
+        raise StellwerkError(missing)
+    from stellwerk.client.pack import pack_sources
+
+    limits = _limits(wish, settings)
+    return {
+        target: pack_sources(sources, settings.cache, limits) for target, sources in wanted.items()
+    }
+
+
+def _no_source(target: str, source: str, file: str) -> Problem:
+    return Problem(
+        "mount/missing",
+        f"{os.path.abspath(source)}, which is to be at `{target}`, doesn't exist",
+        "create it, or correct the source; a relative one starts at the folder you are in",
+        file,
+        path=f"file_mounts.{target}",
+    )
 
 
 def _no_folder(path: str, file: str) -> Problem:

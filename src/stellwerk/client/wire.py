@@ -57,6 +57,7 @@ class Submission(Struct, omit_defaults=True):
     env: dict[str, str | None] = {}
     secrets: dict[str, str] = {}
     snapshot: str = ""
+    mounts: dict[str, str] = {}
     argv: list[str] = []
     cwd: str = ""
     in_place: bool = False

@@ -4,6 +4,7 @@ import math
 
 from msgspec import Struct
 
+from stellwerk.core.describe.places import needs
 from stellwerk.core.model.resources import Alternative, GpuRequest, Request, Shape
 from stellwerk.core.model.task import ResourceRequest, Task
 from stellwerk.core.model.workload import Policies
@@ -62,6 +63,7 @@ def _alternative(wanted: ResourceRequest, task: Task) -> Alternative:
             gpu=_gpu(wanted, task.gpu_memory_bytes or 0),
         ),
         infra=wanted.infra or "",
+        needs=needs(task),
     )
 
 

@@ -42,12 +42,31 @@ class RankOrder(Struct, frozen=True):
     env: dict[str, str]
 
 
+class MountOrder(Struct, frozen=True, omit_defaults=True):
+    """What a run finds at ``target`` (absolute, or ``~/x``; below ``~/sky_workdir`` its own work).
+
+    One of: ``snapshot``, a manifest of content that becomes the run's own; ``folder`` of the place,
+    itself or with ``copy`` a copy of it; ``secret``, whose value is in the order's
+    ``secret_files``.
+    """
+
+    target: str
+    snapshot: str = ""
+    folder: str = ""
+    copy: bool = False
+    read_only: bool = False
+    secret: str = ""
+
+
 class StartOrder(Struct, frozen=True, omit_defaults=True):
     """Everything needed to start a run; values of secrets travel only here, never to a file.
 
     ``snapshot`` names the manifest in the blob store that the run's own work directory is made of.
-    ``cwd`` ("" = that work directory) is an absolute folder to run in, in place. ``allocation`` is
-    what the run holds, for a driver that can see to it that a run stays within it.
+    ``cwd`` ("" = that work directory) is an absolute folder to run in, in place; ``sky_workdir``
+    asks for the work directory to be ``~/sky_workdir`` too. ``setup_inputs`` names the files of it
+    on which the setup depends, if what it makes may be kept for other runs (None: it may not).
+    ``allocation`` is what the run holds, for a driver that can see to it that a run stays within
+    it.
     """
 
     run: RunId
@@ -61,13 +80,15 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     secrets: dict[str, str] = {}
     setup: str = ""
     setup_env: dict[str, str] = {}
-    setup_key: str = ""
+    setup_inputs: tuple[str, ...] | None = None
     script: str = ""
     argv: tuple[str, ...] = ()
     cwd: str = ""
     inherit_env: bool = False
     snapshot: str = ""
-    mounts: dict[str, str] = {}
+    mounts: tuple[MountOrder, ...] = ()
+    secret_files: dict[str, str] = {}
+    sky_workdir: bool = False
     checkpoint_dir: str = ""
     output_dir: str = ""
     grace_ms: int = 30_000

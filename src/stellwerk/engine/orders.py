@@ -3,12 +3,13 @@
 import msgspec
 from msgspec.structs import replace
 
+from stellwerk.core.describe.places import speaks_of_workdir
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.launch import common_environment, node_environment, setup_environment
 from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.model.task import Task
 from stellwerk.core.model.workload import Run, Workload
-from stellwerk.drivers.base import RankOrder, StartOrder
+from stellwerk.drivers.base import MountOrder, RankOrder, StartOrder
 from stellwerk.store import Store
 from stellwerk.store.errors import refusal
 
@@ -20,7 +21,7 @@ class Launch(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``argv`` runs without a shell in ``cwd`` with the caller's own environment; that is sealed under
     the name ``caller_env``, as a JSON object. ``secrets`` maps variables to names in the secret
-    store, under the workload's owner and project.
+    store, under the workload's owner and project; ``secret_files`` those of ``mounts`` to the same.
     """
 
     task: Task
@@ -30,6 +31,8 @@ class Launch(msgspec.Struct, frozen=True, omit_defaults=True):
     cwd: str = ""
     caller_env: str = ""
     secrets: dict[str, str] = {}
+    mounts: tuple[MountOrder, ...] = ()
+    secret_files: dict[str, str] = {}
 
 
 def start_order(
@@ -37,13 +40,16 @@ def start_order(
 ) -> StartOrder:
     """Reads what the run needs from the store and puts the order together."""
     launch = msgspec.json.decode(store.blobs.get(workload.task), type=Launch)
-    values = {variable: _reveal(store, workload, name) for variable, name in launch.secrets.items()}
+    values, files = (
+        {variable: _reveal(store, workload, name) for variable, name in references.items()}
+        for references in (launch.secrets, launch.secret_files)
+    )
     caller_env: dict[str, str] = {}
     if launch.caller_env:
         sealed = _reveal(store, workload, launch.caller_env)
         caller_env = msgspec.json.decode(sealed, type=dict[str, str])
     order = build_order(workload, run, cluster, epoch, launch)
-    return replace(order, secrets={**caller_env, **values})
+    return replace(order, secrets={**caller_env, **values}, secret_files=files)
 
 
 def _reveal(store: Store, workload: Workload, name: str) -> str:
@@ -102,7 +108,9 @@ def build_order(
         inherit_env=bool(launch.caller_env),
         allocation=run.allocation,
         snapshot=workload.snapshot,
-        mounts={},
+        mounts=launch.mounts,
+        sky_workdir=bool(launch.mounts) or speaks_of_workdir(task),
+        setup_inputs=task.setup_inputs,
         grace_ms=workload.policies.grace_ms,
         recover_on_exit_codes=workload.policies.recover_on_exit_codes,
         time_limit_ms=workload.policies.time_limit_ms,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
+from stellwerk.config import Settings, load
+from stellwerk.core.describe.places import targets
 from stellwerk.core.describe.support import missing_secrets
 from stellwerk.core.lower import Lowered, lower
 from stellwerk.core.model.catalogue import render
@@ -14,6 +16,7 @@ from stellwerk.core.model.errors import Notice, Problem, StellwerkError
 from stellwerk.core.model.task import Task
 from stellwerk.core.place.decide import never_fits
 from stellwerk.server.models import TEXT_BYTES, VALUE_BYTES, SubmitItem
+from stellwerk.server.mounting import Mounted, mount
 
 MOST_PROBLEMS = 50
 ENVIRONMENT_BYTES = 2 * 2**20
@@ -49,6 +52,12 @@ class Accepted(msgspec.Struct, frozen=True, eq=False):
     lowered: Lowered
     name: str
     managed: dict[str, str]
+    mounted: Mounted = Mounted()
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What the person should know."""
+        return (*self.read.notices, *self.mounted.notices)
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -57,6 +66,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     clusters: Sequence[Cluster]
     known_secrets: Collection[str]
     missing_blobs: Callable[[Sequence[str]], Sequence[str]]
+    settings: Callable[[], Settings] = load
 
 
 def accept_all(items: Sequence[SubmitItem], read: ReadItem, around: Surroundings) -> list[Accepted]:
@@ -92,6 +102,9 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
         raise StellwerkError(problems)
     found = read(item)
     lowered = lower(found.task)
+    mounted = Mounted()
+    if targets(found.task):
+        mounted = mount(found.task, item.mounts, around.settings(), problems)
     problems += _missing(item, found, around)
     problems += [
         Problem("place/never-fits", told.sentence, told.remedy, file=item.file)
@@ -102,7 +115,7 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
     managed = {
         ref.name: ref.name for ref in found.task.managed_secrets if ref.name not in found.secrets
     }
-    return Accepted(found, lowered, name_of(found.task, item), managed)
+    return Accepted(found, lowered, name_of(found.task, item), managed, mounted)
 
 
 def content_of(item: SubmitItem) -> bytes:
@@ -165,8 +178,9 @@ def name_of(task: Task, item: SubmitItem) -> str:
 def _missing(item: SubmitItem, found: Read, around: Surroundings) -> list[Problem]:
     """What an item refers to and nobody has sent."""
     problems = missing_secrets(found.task, {*found.secrets, *around.known_secrets})
-    if item.snapshot and around.missing_blobs([item.snapshot]):
-        message = "the packed work directory isn't in the store"
+    packed = [one for one in (item.snapshot, *item.mounts.values()) if one]
+    if packed and around.missing_blobs(packed):
+        message = "what was packed for the task isn't in the store"
         help = "send the content that POST /v1/blobs/missing names, then submit again"
         problems.append(Problem("blob/missing", message, help))
     return problems

@@ -48,8 +48,9 @@ class SubmitItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `text` is a task file or a batch script as written and `file` its name in messages; `argv` is a
     command instead. `snapshot` is the hash of the packed work directory's manifest, whose content
-    must be in the store already. `env` fills or overrides variables (`null`: take it from the
-    file), `secrets` are sealed and never shown. `in_place` runs `argv` in `cwd` with `caller_env`.
+    must be in the store already; `mounts` has such a hash for each target of `file_mounts` whose
+    source is the caller's own. `env` fills or overrides variables (`null`: take it from the file),
+    `secrets` are sealed and never shown. `in_place` runs `argv` in `cwd` with `caller_env`.
     A repeated `key` gives the same workload again instead of another one. With the id of a `plan`
     it is refused when that isn't true any more.
     """
@@ -61,6 +62,7 @@ class SubmitItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: dict[str, str | None] = {}
     secrets: dict[str, str] = {}
     snapshot: str = ""
+    mounts: dict[str, Hash] = {}
     argv: list[str] = []
     cwd: str = ""
     in_place: bool = False

@@ -29,6 +29,8 @@ TABLE: dict[str, Rule] = {
     "request/too-large": Rule(413, 2, "The request is too large"),
     "spec/": Rule(422, 2, "The task can't be accepted"),
     "submit/": Rule(422, 2, "The task can't be accepted"),
+    "mount/": Rule(422, 2, "The task can't be accepted"),
+    "mount/not-written": Rule(503, 6, "A bucket can't be written now"),
     "secret/": Rule(422, 2, "The task can't be accepted"),
     "unsupported/": Rule(422, 2, "The task can't be run yet"),
     "place/": Rule(422, 2, "The task can never run here"),

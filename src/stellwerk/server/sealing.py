@@ -41,14 +41,16 @@ class Vault:
     def launch(self, item: SubmitItem, accepted: Accepted, owner: str, now_ms: int) -> Launch:
         """What is stored of a submission, with references in place of secrets."""
         read = accepted.read
-        sealed = {
-            variable: self.seal(owner, value, now_ms) for variable, value in read.secrets.items()
-        }
+        sealed = {name: self.seal(owner, value, now_ms) for name, value in read.secrets.items()}
+        files = {one.secret for one in accepted.mounted.mounts if one.secret}
+        variables = {**accepted.managed, **sealed}
         launch = Launch(
             task=read.task,
             text=read.text,
             file=item.file,
-            secrets={**accepted.managed, **sealed},
+            secrets={name: where for name, where in variables.items() if name not in files},
+            mounts=accepted.mounted.mounts,
+            secret_files={name: variables[name] for name in sorted(files)},
         )
         if not item.in_place:
             return launch

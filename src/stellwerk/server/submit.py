@@ -97,6 +97,8 @@ class Submits:
         store = self._services.store
         accepted = accept_all(items, self._read, self._around(actor))
         first = {one: item for item, one in zip(items, accepted, strict=True)}
+        for one in first:
+            one.mounted.prepare(store.blobs)
         launches = [
             msgspec.json.encode(self._vault.launch(item, one, actor, now_ms))
             for one, item in first.items()
@@ -137,7 +139,7 @@ def _notices(accepted: Sequence[Accepted]) -> list[Told]:
     """What the readers have to say, each once."""
     notices: dict[tuple[str, str], Told] = {}
     for one in dict.fromkeys(accepted):
-        for notice in one.read.notices:
+        for notice in one.notices:
             told = Told(notice.code, notice.message, notice.help, notice.line)
             notices.setdefault((notice.code, notice.message), told)
     return list(notices.values())

@@ -17,14 +17,11 @@ EXAMPLES = {
     "service": "service: {readiness_probe: /}\nrun: x",
     "pool": "pool: {workers: 1}\nsetup: x",
     "git-workdir": "workdir: {url: u}\nrun: x",
-    "file-mounts": "file_mounts: {/a: ./a}\nrun: x",
-    "uri-mounts": "file_mounts: {/a: 's3://a/b'}\nrun: x",
-    "bucket-mounts": "file_mounts: {/a: {name: b}}\nrun: x",
+    "mount-target": "file_mounts: {/a/../etc: ./a}\nrun: x",
     "volumes": "volumes: {/a: v}\nrun: x",
     "image": "resources: {image_id: 'docker:x'}\nrun: x",
     "hooks": "config: {hooks: [{run: y}]}\nrun: x",
     "event-callback": "event_callback: y\nrun: x",
-    "secret-file": "managed_secrets: [{A: {mount_path: /a}}]\nrun: x",
     "secret-in-text": "secrets: {A: null}\nworkdir: $A/x\nrun: x",
     "accelerator-count": "resources: {accelerators: 'A100:1.5'}\nrun: x",
     "launcher": "resources: {labels: {stellwerk/launcher: mpi}}\nrun: x",
@@ -50,6 +47,9 @@ def test_a_plain_task_can_be_run() -> None:
 name: a
 workdir: .
 num_nodes: 2
+file_mounts: {/a: ./a, ~/b: 's3://b/c', /d: {name: d, source: ./d, mode: COPY}}
+volumes: {/e: {host_path: /tmp}}
+managed_secrets: [{F: {mount_path: ~/.f}}]
 resources:
   cpus: 4+
   accelerators: {A100: 0.5, L4: 1}

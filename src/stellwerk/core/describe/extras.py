@@ -28,6 +28,12 @@ SHELLS = ("snapshot", "interactive")
 SIGNALS = (
     "HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "ALRM", "URG", "XCPU", "WINCH",
 )  # fmt: skip
+LOCK_FILES = (
+    "requirements*.txt", "constraints*.txt", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock",
+    "pylock*.toml", "Pipfile.lock", "setup.py", "setup.cfg", "environment*.y*ml",
+    "conda-lock.yml", "pixi.lock", "package-lock.json", "Cargo.lock", "go.sum",
+)  # fmt: skip
+"""Files that say what an environment has, by the names that their tools give them."""
 ABORT_KINDS = ("not-finite", "no-progress", "gpu-idle")
 _NEEDS_SPAN = ("no-progress", "gpu-idle")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
@@ -85,6 +91,22 @@ def notice_signals(report: Report, node: Node, path: str) -> tuple[NoticeSignal,
     return tuple(sorted(found, key=lambda signal: -signal.lead_ms))
 
 
+def setup_inputs(report: Report, node: Node, path: str) -> tuple[str, ...] | None:
+    """`auto`, `none`, or the files of the work directory on which the setup depends."""
+    words = tuple(dict.fromkeys(str(node.value).replace(",", " ").split()))
+    if words == ("auto",):
+        return LOCK_FILES
+    if words == ("none",):
+        return ()
+    wrong = [word for word in words if word.startswith(("/", "~", "-")) or ".." in word.split("/")]
+    if wrong or not words or {"auto", "none"} & {*words}:
+        message = f"`{path}`: `{(wrong or [str(node.value)])[0][:60]}` names no file of the workdir"
+        remedy = "write `auto`, `none`, or names like `requirements.txt uv.lock`"
+        report.problem("spec/value", node, path, message, remedy)
+        return None
+    return tuple(word.removeprefix("./") for word in words)
+
+
 def parse_signal(written: str, *, bare: int = SECOND_MS) -> NoticeSignal | str:
     """`SIGUSR1@300` or `TERM`; a text says why it is none."""
     name, at, lead = written.partition("@")
@@ -137,6 +159,7 @@ EXTRAS: dict[str, Reader] = {
     "move-after": span,
     "notice": notice_signals,
     "abort-when": abort_when,
+    "setup-cache": setup_inputs,
 }
 
 
@@ -180,6 +203,7 @@ def task_fields(extras: dict[str, Any]) -> dict[str, Any]:
         "move-after": "move_after_ms",
         "notice": "notice_signals",
         "abort-when": "abort_when",
+        "setup-cache": "setup_inputs",
     }
     fields = {named[name]: value for name, value in extras.items() if name in named}
     chosen = extras.get("priority")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from stellwerk.core.describe.fill import VARIABLE
-from stellwerk.core.describe.mounts import scheme_of
+from stellwerk.core.describe.places import can_be_target, targets
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.task import Dag, GitWorkdir, ResourceRequest, Task
 
@@ -49,22 +49,16 @@ TABLE: tuple[_Line, ...] = (
         "a repository as `workdir` can't be fetched yet", "clone it and name the folder",
     ),
     _Line(
-        "file-mounts", "file_mounts",
-        lambda task: any(not scheme_of(source) for source in task.file_mounts.values()),
-        "local `file_mounts` can't be copied yet", "put the files below `workdir`",
+        "mount-target", "file_mounts",
+        lambda task: not all(map(can_be_target, targets(task))),
+        "a target is no place for something of a job's own",
+        "use an absolute path or one below `~/`, without `..`, and none of the system's own",
     ),
     _Line(
-        "uri-mounts", "file_mounts",
-        lambda task: any(scheme_of(source) for source in task.file_mounts.values()),
-        "URIs under `file_mounts` can't be fetched yet", "fetch them in `setup`",
-    ),
-    _Line(
-        "bucket-mounts", "file_mounts", lambda task: task.storage,
-        "buckets can't be mounted yet", "read and write them in `run` with their own tool",
-    ),
-    _Line(
-        "volumes", "volumes", lambda task: task.volumes,
-        "volumes can't be mounted yet", "use a path that the machine has",
+        "volumes", "volumes",
+        lambda task: not all(volume.host_path for volume in task.volumes.values()),
+        "only volumes that are a `host_path` can be mounted yet",
+        "give `host_path` with a path that the machine has",
     ),
     _Line(
         "image", "resources.image_id", _any(lambda request: request.image_id),
@@ -78,11 +72,6 @@ TABLE: tuple[_Line, ...] = (
     _Line(
         "event-callback", "event_callback", lambda task: task.event_callback,
         "`event_callback` can't be run yet", "remove it and follow with `stw events -f`",
-    ),
-    _Line(
-        "secret-file", "managed_secrets",
-        lambda task: any(ref.mount_path for ref in task.managed_secrets),
-        "a secret can't become a file yet", "remove `mount_path` and use the variable",
     ),
     _Line(
         "secret-in-text", "secrets", lambda task: any(_secrets_in_texts(task)),

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stellwerk.core.model.cluster import Cluster, Device, Node
 from stellwerk.core.model.devices import find_device, kind_of_device
 from stellwerk.core.model.quantity import GIB
+from stellwerk.core.model.resources import NAMESPACES
 
 Facts = Mapping[str, Any]
 
@@ -22,6 +23,7 @@ UNNOTICED_BYTES = 512 * MIB
 DISK_DRIFT_BYTES = 256 * MIB
 DISK_DRIFT_SHARE = 20
 FOREIGN_DRIFT_BYTES = GIB
+_WHY_NOT = "namespaces_trouble"
 CLAIMS = ("os", "kernel", "arch", "python", "user", "file_system", "gpu_driver")
 
 
@@ -29,6 +31,8 @@ def cluster_of(facts: Facts, *, name: str, driver: str, runs: Collection[str] = 
     """The cluster that is one machine; ``runs`` are those whose processes aren't foreign."""
     node = node_of(facts, runs)
     claims = {claim.replace("_", "-"): str(facts[claim]) for claim in CLAIMS if facts.get(claim)}
+    if isinstance(facts.get(NAMESPACES), bool):
+        claims[NAMESPACES] = "yes" if facts[NAMESPACES] else f"no: {facts.get(_WHY_NOT) or '?'}"
     tools = facts.get("tools") or ()
     if tools:
         claims["tools"] = " ".join(str(tool) for tool in tools)

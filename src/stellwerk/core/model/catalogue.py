@@ -25,6 +25,13 @@ WAITING = {
         "{wanted} {resource} asked, {cluster} has none[, nor have {others} more]",
         "ask for something that `stw clusters` lists, or add a cluster that has it",
     ),
+    "no_namespaces": Entry(
+        "blocked",
+        "you",
+        "it mounts outside of `~/sky_workdir`, for which {cluster} gives no user a view of their "
+        "own[ ({note})]",
+        "mount below `~/sky_workdir/`, or have user namespaces allowed on {cluster}",
+    ),
     "no_such_infra": Entry(
         "blocked",
         "you",

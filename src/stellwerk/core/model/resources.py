@@ -6,6 +6,9 @@ sharing a card is a matter of memory, so a fraction is a fraction of the card's 
 
 from msgspec import Struct
 
+NAMESPACES = "namespaces"
+"""A need: a cluster on which a run can have a view of the files of its own."""
+
 
 class GpuRequest(Struct, frozen=True, omit_defaults=True):
     """``count`` devices of one kind, each with its whole memory, a fraction or a number of bytes.
@@ -38,10 +41,14 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
 
 class Alternative(Struct, frozen=True, omit_defaults=True):
-    """One acceptable set of resources; ``infra`` ("" = anywhere) names where it may be."""
+    """One acceptable set of resources; ``infra`` ("" = anywhere) names where it may be.
+
+    ``needs`` names what the cluster must be able to do, beside having room.
+    """
 
     request: Request
     infra: str = ""
+    needs: tuple[str, ...] = ()
 
 
 class Shape(Struct, frozen=True, omit_defaults=True):

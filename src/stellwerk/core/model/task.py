@@ -236,6 +236,7 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     move_after_ms: int | None = None
     notice_signals: tuple[NoticeSignal, ...] = ()
     abort_when: tuple[AbortRule, ...] = ()
+    setup_inputs: tuple[str, ...] | None = None
     output: str | None = None
     error_output: str | None = None
     # what the reader wants to tell

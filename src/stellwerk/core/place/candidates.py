@@ -4,7 +4,13 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Candidate, Shortfall, Verdict
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.reasons import Param, Reason
-from stellwerk.core.model.resources import Alternative, NodeAllocation, Request, Shape
+from stellwerk.core.model.resources import (
+    NAMESPACES,
+    Alternative,
+    NodeAllocation,
+    Request,
+    Shape,
+)
 from stellwerk.core.place.amounts import amount, apart
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import lack
@@ -13,6 +19,9 @@ from stellwerk.core.place.rooms import ClusterRoom
 
 PREFERENCE_STEP = 1000
 """Each place further down in an ordered choice costs more than any other score can give."""
+
+CANNOT = {NAMESPACES: "no_namespaces"}
+"""How it is told that a cluster can't do what a task needs."""
 
 WITHOUT_DEVICES = -100
 """What it costs to put work that asks for no device on a node that has some."""
@@ -95,6 +104,8 @@ def _nobody_answers(alternative: Alternative, index: int) -> Found:
 def _judge(shape: Shape, alternative: Alternative, index: int, room: ClusterRoom) -> Found:
     if not room.cluster.nodes:
         return Found(Candidate(room.cluster.name, index, "later", (_not_ready(room.cluster),)))
+    if refused := _cannot(room.cluster, alternative.needs):
+        return Found(Candidate(room.cluster.name, index, "never", refused))
     nodes = fit(room.open, alternative.request, shape.num_nodes)
     if nodes is None:
         return Found(_refused(alternative.request, shape.num_nodes, index, room))
@@ -103,6 +114,18 @@ def _judge(shape: Shape, alternative: Alternative, index: int, room: ClusterRoom
         room.cluster.name, index, "fits", scores=scores, total=sum(scores.values())
     )
     return Found(candidate, nodes)
+
+
+def _cannot(cluster: Cluster, needs: tuple[str, ...]) -> tuple[Reason, ...]:
+    """What a cluster says it can't do; one that says nothing is taken at its word when it tries."""
+    reasons = []
+    for need in needs:
+        said = cluster.claims.get(need, "")
+        if said.startswith("no"):
+            why = said.partition(": ")[2]
+            params: dict[str, Param] = {"cluster": cluster.name, **({"note": why} if why else {})}
+            reasons.append(Reason(CANNOT[need], params))
+    return tuple(reasons)
 
 
 def _refused(request: Request, num_nodes: int, index: int, room: ClusterRoom) -> Candidate:

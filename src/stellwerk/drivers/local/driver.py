@@ -8,7 +8,6 @@ import asyncio
 import os
 import platform
 import re
-import shutil
 from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,12 +28,9 @@ from stellwerk.drivers.base import (
 )
 from stellwerk.drivers.local.agent_link import AgentGone, AgentLink, AgentRefused, JSONObject
 from stellwerk.drivers.local.agents import AgentHouse, agent_socket
+from stellwerk.drivers.local.layout import lay_out, remove_layout
 from stellwerk.drivers.local.translate import inventory_of, report_of, sample_of, spec_of, why_of
-from stellwerk.drivers.local.workdir import (
-    BlobReader,
-    make_work_directory,
-    remove_work_directories,
-)
+from stellwerk.drivers.local.workdir import BlobReader
 from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, read_json
 
 DRIVER = "local"
@@ -156,18 +152,16 @@ class LocalDriver:
         if RUN_NAME.fullmatch(order.run) is None:
             raise DriverError("runtime/spec_invalid", f"`{order.run}` is no run's name", final=True)
         self._epoch = max(self._epoch, order.epoch)
-        spec = spec_of(order)
-        for what, folder in (("checkpoint_dir", "checkpoints"), ("output_dir", "outputs")):
-            spec[what] = spec[what] or str(self._home / folder / order.workload)
-        work, made = "", False
-        if order.snapshot and not order.cwd:
-            work = spec["cwd"] = str(self._works / f"{order.run}.{order.generation}")
-            made = await asyncio.to_thread(make_work_directory, work, order.snapshot, self._blobs)
+        laid = await asyncio.to_thread(lay_out, order, self._root, self._blobs)
+        spec = {**spec_of(order), **laid.spec}
+        sent: JSONObject = {"spec": spec, "secrets": order.secrets}
+        if order.secret_files:
+            sent["secret_files"] = order.secret_files
         try:
-            answer = await self._ask("start", spec=spec, secrets=order.secrets)
+            answer = await self._ask("start", **sent)
         except DriverError as error:
-            if made and error.final:
-                await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+            if error.final:
+                await asyncio.to_thread(laid.take_back)
             raise
         if answer.get("existing"):
             self._tell(report_of(self.cluster, answer))
@@ -195,7 +189,7 @@ class LocalDriver:
     async def forget(self, run: RunId) -> None:
         """Has the agent remove what a finished run left, and removes its work directory."""
         await self._ask("forget", run=run, epoch=self._epoch or None)
-        await asyncio.to_thread(remove_work_directories, str(self._works), run)
+        await asyncio.to_thread(remove_layout, self._root, run)
 
     async def _ask(self, op: str, *, timeout_ms: int = 10_000, **fields: Any) -> JSONObject:
         link = await self._connected()
@@ -206,10 +200,6 @@ class LocalDriver:
         except AgentRefused as refusal:
             final = refusal.code not in OPEN_ENDED
             raise DriverError(f"runtime/{refusal.code}", refusal.message, final=final) from refusal
-
-    @property
-    def _works(self) -> Path:
-        return self._root / "work"
 
     # what a run leaves
 

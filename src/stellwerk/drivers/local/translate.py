@@ -38,7 +38,6 @@ def spec_of(order: StartOrder) -> dict[str, Any]:
         "script": None if order.argv else order.script,
         "argv": list(order.argv) or None,
         "setup": order.setup or None,
-        "setup_key": order.setup_key or None,
         "setup_env": order.setup_env,
         "cwd": order.cwd or None,
         "checkpoint_dir": order.checkpoint_dir or None,

@@ -1,18 +1,22 @@
-"""Makes a run's work directory out of a snapshot: a manifest of content in the blob store.
+"""Makes directories of a run out of snapshots: manifests of content in the blob store.
 
-A work directory appears whole or not at all: it is made beside its place and renamed. Nothing is
-ever written through a symbolic link, since links are made last and into directories that were made
-here; a manifest in which a file lies below a link is refused.
+A directory appears whole or not at all: it is made beside its place and renamed. Nothing is ever
+written through a symbolic link, since links are made last and into directories that were made here;
+content that would lie below a link is refused.
 """
 
+import contextlib
 import errno
+import hashlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
@@ -43,10 +47,18 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """All of a work directory."""
+    """All of a directory; or, where it is ``single``, the one file that stands for itself."""
 
     v: int
     files: tuple[Entry, ...]
+    single: bool = False
+
+
+class Part(NamedTuple):
+    """A snapshot, and where in a directory its content goes: "" for all of it."""
+
+    place: str
+    snapshot: str
 
 
 def read_manifest(snapshot: str, blobs: BlobReader) -> Manifest:
@@ -76,20 +88,23 @@ def read_manifest(snapshot: str, blobs: BlobReader) -> Manifest:
     return manifest
 
 
-def make_work_directory(work: str, snapshot: str, blobs: BlobReader) -> bool:
-    """Makes the directory ``work`` out of a snapshot; False if it is there already.
+def make_work_directory(
+    work: str, parts: Sequence[Part], blobs: BlobReader, *, single: bool = False
+) -> bool:
+    """Makes the directory ``work`` out of snapshots, where later ones replace files of earlier
+    ones; False if it is there already. ``single``: a snapshot may be one file, which lies in it.
 
     Raises a final DriverError if it can't be made: nothing was started then.
     """
     if os.path.isdir(work):
         return False
-    manifest = read_manifest(snapshot, blobs)
+    entries = _together(parts, blobs, single=single)
     unfinished = work + _UNFINISHED
     try:
         os.makedirs(os.path.dirname(work), mode=0o700, exist_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)
         os.mkdir(unfinished, 0o700)
-        _fill(unfinished, manifest.files, blobs)
+        _fill(unfinished, entries, blobs)
         os.rename(unfinished, work)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -106,6 +121,49 @@ def make_work_directory(work: str, snapshot: str, blobs: BlobReader) -> bool:
     return True
 
 
+def merge_into(folder: str, snapshot: str, blobs: BlobReader) -> None:
+    """Puts the content of a snapshot into a folder that has its own: each file appears whole, one
+    that is the same already is left alone, and nothing is removed. Raises DriverError or OSError.
+    """
+    for entry in read_manifest(snapshot, blobs).files:
+        path = os.path.join(folder, entry.path)
+        around = path if entry.dir else os.path.dirname(path)
+        os.makedirs(around, exist_ok=True)
+        if not _leads_inside(folder, around):
+            message = f"`{entry.path}` would be written through a link, out of {folder}"
+            raise _refusal("snapshot/outside", message)
+        if entry.link:
+            _replace(path, partial(os.symlink, entry.link))
+        elif not entry.dir and not _is_the_same(path, entry):
+            _replace(path, partial(_write, entry=entry, blobs=blobs))
+
+
+def _leads_inside(folder: str, path: str) -> bool:
+    top = os.path.realpath(folder)
+    return os.path.commonpath([top, os.path.realpath(path)]) == top
+
+
+def _replace(path: str, make: Callable[[str], None]) -> None:
+    draft = f"{path}.{os.getpid()}{_UNFINISHED}"
+    try:
+        make(draft)
+        os.rename(draft, path)
+    except (OSError, DriverError):
+        with contextlib.suppress(OSError):  # it may not have come to that
+            os.unlink(draft)
+        raise
+
+
+def _is_the_same(path: str, entry: Entry) -> bool:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+            if os.fstat(file.fileno()).st_size != entry.size:
+                return False
+            return hashlib.file_digest(file, "sha256").hexdigest() == entry.hash
+    except OSError:
+        return False
+
+
 def remove_work_directories(parent: str, run: str) -> None:
     """Removes the work directories of all generations of a run that is over."""
     try:
@@ -115,6 +173,33 @@ def remove_work_directories(parent: str, run: str) -> None:
     for name in names:
         if name.rpartition(".")[0] == run:
             shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+
+
+def _together(parts: Sequence[Part], blobs: BlobReader, *, single: bool) -> list[Entry]:
+    """The entries of all parts, each at its place; the files of the first part come first."""
+    found: dict[str, Entry] = {}
+    for part in parts:
+        manifest = read_manifest(part.snapshot, blobs)
+        if not part.place and manifest.single and not single:
+            raise _refusal("snapshot/file", "a file can't be the work directory")
+        for entry in manifest.files:
+            stands_for_itself = manifest.single and part.place
+            path = part.place if stands_for_itself else f"{part.place}/{entry.path}".lstrip("/")
+            found[path] = replace(entry, path=path)
+        if part.place and not manifest.files:
+            found[part.place] = Entry(part.place, dir=True)
+    solid = {path for path, entry in found.items() if not entry.dir}
+    for path in found:
+        above = next((parent for parent in _parents(path) if parent in solid), "")
+        if above:
+            message = f"`{path}` can't be made: `{above}` of the work directory is no folder"
+            raise _refusal("snapshot/in-the-way", message)
+    return list(found.values())
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := os.path.dirname(path):
+        yield path
 
 
 def _fill(root: str, entries: Iterable[Entry], blobs: BlobReader) -> None:
@@ -139,10 +224,13 @@ def _fill(root: str, entries: Iterable[Entry], blobs: BlobReader) -> None:
 
 
 def _make_directory(path: str, made: set[str]) -> None:
-    if path not in made:
-        _make_directory(os.path.dirname(path), made)
-        os.mkdir(path, 0o755)
-        made.add(path)
+    missing = []
+    while path not in made:
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):  # a tree may be deeper than calls can be
+        os.mkdir(folder, 0o755)
+        made.add(folder)
 
 
 def _write(path: str, entry: Entry, blobs: BlobReader) -> None:
