@@ -1,6 +1,8 @@
 /* Speaks the part of the NVML C interface that the runtime uses, for two made-up devices.
  * Device 0 is plain; device 1 runs in MIG mode and has more processes than fit at first.
  * STAND_IN_FAIL makes the start fail, STAND_IN_OLD leaves out what older drivers don't have.
+ * STAND_IN_PID, or the number in the file STAND_IN_PID_FILE, is who computes on device 0;
+ * STAND_IN_BUSY is how busy, in percent.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +72,8 @@ int nvmlDeviceGetMemoryInfo(void *device, Memory1 *memory) {
     return OK;
 }
 int nvmlDeviceGetUtilizationRates(void *device, Utilisation *rates) {
-    rates->gpu = 40 + number(device);
+    const char *busy = getenv("STAND_IN_BUSY");
+    rates->gpu = (busy ? atoi(busy) : 40) + number(device);
     rates->memory = 7;
     return OK;
 }
@@ -95,6 +98,13 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Proce
         table[i] = (Process){4000000 + i, GIB / 4, 0, 0};
     }
     if (!number(device) && getenv("STAND_IN_PID")) table[0].pid = atoi(getenv("STAND_IN_PID"));
+    if (!number(device) && getenv("STAND_IN_PID_FILE")) {
+        FILE *file = fopen(getenv("STAND_IN_PID_FILE"), "r");
+        if (file) {
+            if (fscanf(file, "%u", &table[0].pid) != 1) table[0].pid = 4000000;
+            fclose(file);
+        }
+    }
     *count = there;
     return OK;
 }

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -192,7 +193,7 @@ def test_watch_pushes_changes_and_samples(own_rig: Rig) -> None:
     assert watcher.ask("watch")["runs"] == []
     rig.start("w", "echo x; sleep 0.5", setup="true")
     states: list[str] = []
-    samples: list[dict[str, int]] = []
+    samples: list[dict[str, Any]] = []
     while not states or states[-1] != "ended":
         event = watcher.receive()
         if event["event"] == "run":
@@ -207,6 +208,8 @@ def test_watch_pushes_changes_and_samples(own_rig: Rig) -> None:
     assert len(samples) == 1
     assert samples[0]["memory_bytes"] > 0
     assert samples[0]["processes"] >= 1
+    assert samples[0]["peak_memory_bytes"] >= samples[0]["memory_bytes"]
+    assert samples[0]["gpus"] == []
     watcher.close()
 
 

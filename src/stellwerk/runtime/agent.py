@@ -22,6 +22,7 @@ from typing import Optional
 from . import PROTOCOL, VERSION, system
 from .connection import Connection
 from .files import JSONObject, Places, read_json, write_json
+from .gpus import Gpus
 from .launch import raise_own_limits
 from .loop import Loop
 from .operations import OPERATIONS, Refused
@@ -65,6 +66,7 @@ class Agent:
         self._loop = Loop()
         self.roster = Roster(self.places, self._loop, self._report_run)
         self._prober = Prober(self._loop, self.places.root)
+        self._gpus = Gpus(self._prober.ask)
 
     def serve(self) -> None:
         """Work until told to leave. Jobs go on."""
@@ -214,7 +216,11 @@ class Agent:
         last = self._sampled_at.get(run)
         if last is None or now - last >= _SAMPLE_EVERY_MS:
             self._sampled_at[run] = now
-            self._tell_watchers({"event": "sample", "run": run, "sample": sample})
+            self._gpus.then(lambda: self._tell_sample(run, sample))
+
+    def _tell_sample(self, run: str, sample: JSONObject) -> None:
+        sample["gpus"] = self._gpus.used_by(run)
+        self._tell_watchers({"event": "sample", "run": run, "sample": sample})
 
     def _reap(self) -> None:
         while True:

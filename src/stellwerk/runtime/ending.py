@@ -23,6 +23,7 @@ from .wrapper import Wrapper
 
 _LOOKED_AT = 2_000
 _WRITE_TRIES = 60
+_SHARED_DISK = "/tmp"  # noqa: S108 - nothing is written there, only its free space is looked at
 
 
 def run_and_record(order: Order) -> None:
@@ -85,6 +86,8 @@ def bare_record(identity: Identity, how: str, message: str) -> JSONObject:
         "cpu_ms": None,
         "log_bytes": None,
         "oom_kills": None,
+        "of_machine": False,
+        "disk_free_bytes": None,
         "setup": "none",
         "shell": None,
         "left_over": [],
@@ -116,6 +119,8 @@ def end_record(wrapper: Wrapper) -> JSONObject:
         cpu_ms=wrapper.sampler.cpu_ms(),
         log_bytes=wrapper.limits.log_bytes(),
         oom_kills=max(0, oom_kills() - wrapper.oom_kills_before),
+        of_machine=wrapper.of_machine,
+        disk_free_bytes=disk_free_bytes(wrapper.files.directory, _SHARED_DISK),
         setup=wrapper.before.setup_state,
         shell=wrapper.before.shell,
         left_over=wrapper.left_over,
@@ -161,6 +166,19 @@ def _meaning(
             wrote_checkpoint=wrote_checkpoint,
         )
     )
+
+
+def disk_free_bytes(*directories: str) -> Optional[int]:
+    """The least that is left for this user on the disks of these directories."""
+    free = []
+    for directory in directories:
+        try:
+            found = os.statvfs(directory)
+        except OSError:
+            # Gone with the job, perhaps; the others tell.
+            continue
+        free.append(found.f_bavail * found.f_frsize)
+    return min(free) if free else None
 
 
 def has_checkpoint(directory: str) -> bool:

@@ -22,8 +22,28 @@ _EXECUTION_LIMIT_S = 20.0
 _TO_RESET = ("SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1")
 
 
+_MACHINE_LACKS = frozenset([
+    errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC,
+    errno.EROFS,
+])  # fmt: skip
+
+
 class SpawnError(Exception):
-    """The process could not be started; the message is for people."""
+    """The process could not be started; the message is for people.
+
+    `of_machine`: not for what was asked for, but for what the machine couldn't give.
+    """
+
+    def __init__(self, message: str, *, of_machine: bool) -> None:
+        super().__init__(message)
+        self.of_machine = of_machine
+
+
+def is_of_machine(error: Exception) -> bool:
+    """Whether another machine might have done what failed here."""
+    if isinstance(error, SpawnError):
+        return error.of_machine
+    return isinstance(error, OSError) and error.errno in _MACHINE_LACKS
 
 
 class Start(NamedTuple):
@@ -60,7 +80,8 @@ def spawn(start: Start, inherited: Inherited) -> int:
     try:
         log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise SpawnError(f"the log `{start.log}` can't be written: {error.strerror}") from error
+        message = f"the log `{start.log}` can't be written: {error.strerror}"
+        raise SpawnError(message, of_machine=True) from error
     heard, told = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -76,7 +97,8 @@ def spawn(start: Start, inherited: Inherited) -> int:
         return pid
     os.waitpid(pid, 0)
     stage, code = struct.unpack("ii", answer)
-    raise SpawnError(_sentence(_STAGES[stage], code, start))
+    of_machine = _STAGES[stage] == "start" and code in _MACHINE_LACKS
+    raise SpawnError(_sentence(_STAGES[stage], code, start), of_machine=of_machine)
 
 
 def _sentence(stage: str, code: int, start: Start) -> str:

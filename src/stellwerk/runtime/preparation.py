@@ -45,7 +45,7 @@ class Hands(NamedTuple):
     start_ranks: Callable[[Processes], None]
     stop_before: Callable[[str], None]
     """The run ends before its ranks, for this cause."""
-    fail: Callable[[str], None]
+    fail: Callable[[str, Optional[Exception]], None]
     """The run can't be started; the message says why."""
 
 
@@ -123,7 +123,7 @@ class Preparation:
         try:
             self.commands.prepare(self._order.inherited.umask)
         except OSError as error:
-            self._hands.fail(f"`{error.filename}` can't be made: {error.strerror}")
+            self._hands.fail(f"`{error.filename}` can't be made: {error.strerror}", error)
             return
         self._fetch(self.commands)
 
@@ -138,7 +138,7 @@ class Preparation:
                 if inside and mount.source and not mount.copy:
                     _link(mount.source, os.path.join(commands.cwd, inside))
         except OSError as error:
-            self._hands.fail(f"`{mount.target}` can't be made: {error.strerror}")
+            self._hands.fail(f"`{mount.target}` can't be made: {error.strerror}", error)
             return
         if copies:
             self._say("copying " + ", ".join(f"`{mount.target}`" for _, mount in copies))
@@ -161,7 +161,7 @@ class Preparation:
             self._hands.stop_before("not_started")
         elif status != 0:
             why = errands.why_failed(self._trouble)
-            self._hands.fail(f"the task's files can't be copied: {why}")
+            self._hands.fail(f"the task's files can't be copied: {why}", None)
         else:
             self._enter_view(self.commands)
 
@@ -184,7 +184,7 @@ class Preparation:
                 commands.cwd = place
             except ViewError as error:
                 if wanted:
-                    self._hands.fail(str(error))
+                    self._hands.fail(str(error), error)
                     return
                 self._gate.give_up()
         elif not keeps_setup:
@@ -265,7 +265,7 @@ class Preparation:
         try:
             self.setup_pid = spawn(commands.setup(), self._order.inherited)
         except (SpawnError, OSError) as error:
-            self._hands.fail(str(error))
+            self._hands.fail(str(error), error)
         else:
             self._children[self.setup_pid] = self._setup_ended
             self._hands.changed()
@@ -306,7 +306,7 @@ class Preparation:
         try:
             self._children[errands.send(work, self._trouble)] = then
         except OSError as error:
-            self._hands.fail(f"no process could be started: {error.strerror}")
+            self._hands.fail(f"no process could be started: {error.strerror}", error)
 
     def _say(self, detail: str) -> None:
         if self.detail != detail:

@@ -28,6 +28,8 @@ class Sample(NamedTuple):
     memory_bytes: int
     cpu_ms: int
     processes: int
+    peak_memory_bytes: int
+    """The most since the first measurement."""
 
 
 class Sampler:
@@ -51,7 +53,7 @@ class Sampler:
         self._cost_ms = (time.thread_time() - began) * 1000.0
         self._taken += 1
         self.peak_memory_bytes = max(self.peak_memory_bytes, memory)
-        return Sample(memory, cpu + self.cpu_ms(), len(below))
+        return Sample(memory, cpu + self.cpu_ms(), len(below), self.peak_memory_bytes)
 
     def next_in_ms(self) -> int:
         """When the next measurement is due."""

@@ -14,7 +14,7 @@ from typing import Optional
 
 from . import preparation, processes, stopping
 from .files import JSONObject, sync_directory, write_json
-from .launch import SpawnError, spawn
+from .launch import SpawnError, is_of_machine, spawn
 from .limits import Limits
 from .loop import Loop
 from .notice import Hands, Notice
@@ -53,6 +53,7 @@ class Wrapper:
         self.first_failed: Optional[int] = None
         self.reaped_codes: set[int] = set()
         self.left_over: list[str] = []
+        self.of_machine = False
         self.log_over = False
         self.oom_kills_before = oom_kills()
         self.rank_of: dict[int, int] = {}
@@ -90,7 +91,7 @@ class Wrapper:
             self._write_started()
         except OSError as error:
             self.message = f"`{self.files.started}` can't be written: {error.strerror}"
-            self.cause = "spawn"
+            self.cause, self.of_machine = "spawn", True
             return
         control = LineReader(self.order.control)
         self.loop.on_readable(control.descriptor, lambda: self._take_orders(control))
@@ -169,7 +170,7 @@ class Wrapper:
             try:
                 self.rank_of[spawn(commands.rank(rank), self.order.inherited)] = rank.rank
             except (SpawnError, OSError) as error:
-                self._fail(str(error))
+                self._fail(str(error), error)
                 return
         self.changed()
         self.loop.after("claim", _SYNC_CLAIM_MS, self._sync_claim)
@@ -215,8 +216,9 @@ class Wrapper:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def _fail(self, message: str) -> None:
+    def _fail(self, message: str, error: Optional[Exception] = None) -> None:
         self.message = message
+        self.of_machine = error is not None and is_of_machine(error)
         self._begin_end("spawn")
         self.kill_everything()
 
