@@ -56,11 +56,15 @@ def _priority(task: Task) -> int:
 
 
 def _alternative(wanted: ResourceRequest, task: Task) -> Alternative:
+    share_bytes = task.gpu_memory_bytes or 0
+    gpu = _gpu(wanted, share_bytes)
+    if gpu is None and share_bytes and not any(one.gpus for one in task.resources):
+        gpu = GpuRequest(count=1, share_bytes=share_bytes)
     return Alternative(
         request=Request(
             cpus_milli=wanted.cpus.value if wanted.cpus else DEFAULT_CPUS_MILLI,
             memory_bytes=wanted.memory.value if wanted.memory else 0,
-            gpu=_gpu(wanted, task.gpu_memory_bytes or 0),
+            gpu=gpu,
         ),
         infra=wanted.infra or "",
         needs=needs(task),
@@ -82,8 +86,6 @@ def _gpu(wanted: ResourceRequest, share_bytes: int) -> GpuRequest | None:
     for kind, count in wanted.accelerators.items():
         whole, fraction = _count(count)
         return GpuRequest(count=whole, kind=kind, fraction_milli=fraction, share_bytes=share_bytes)
-    if share_bytes:
-        return GpuRequest(count=1, share_bytes=share_bytes)
     return None
 
 

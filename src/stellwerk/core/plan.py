@@ -7,17 +7,21 @@ small. What is kept leaves to others what it doesn't need.
 """
 
 from heapq import heapify, heappop, heapreplace
-from operator import is_not
 
 from stellwerk.core.model.actions import Action, Plan, StartRun, StopRun, TellWaiting
 from stellwerk.core.model.decisions import Decision, Inputs
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.place.candidates import avoided, candidates
+from stellwerk.core.place.candidates import (
+    answering,
+    avoided,
+    candidates,
+    cannot,
+    fitting,
+)
 from stellwerk.core.place.decide import chosen, rank, reasons_of, waiting
-from stellwerk.core.place.found import Found
-from stellwerk.core.place.lacks import Credit, credit
-from stellwerk.core.place.rooms import ClusterRoom, Memory
+from stellwerk.core.place.lacks import Credit, Far, credit
+from stellwerk.core.place.rooms import Memory
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import Head, ShapeView, View
 
@@ -56,8 +60,7 @@ class _Cycle:
         self.versions = {part.cluster.name: part.version for part in view.clusters}
         self.facts = {part.cluster.name: part.facts for part in view.clusters}
         self.kept = 0
-        self.blocked: dict[ShapeId, list[Found]] = {}
-        self.looked_at: dict[ShapeId, int] = {}
+        self.blocked: dict[ShapeId, None] = {}
         self.actions: list[Action] = []
         self.decisions: list[Decision] = []
         self.starts = 0
@@ -77,15 +80,26 @@ class _Cycle:
 
     def _consider(self, head: Head, shape: ShapeView) -> bool:
         """Plans the start of a workload, or finds that it must wait."""
+        if not self._is_known_to_wait(shape.id) and fitting(shape.shape, shape.id, self.rooms):
+            self._start(head, shape)
+            return True
+        self.blocked[shape.id] = None
+        if not self._touched:
+            self.memory.blocked[shape.id] = self.memory.generation
+        self._keep_room(head, shape)
+        return False
+
+    def _is_known_to_wait(self, shape: ShapeId) -> bool:
+        """Where no room has changed since it fitted nowhere, it still fits nowhere."""
+        return self.memory.blocked.get(shape) == self.memory.generation and not self._touched
+
+    @property
+    def _touched(self) -> bool:
+        return bool(self.starts or self.kept)
+
+    def _start(self, head: Head, shape: ShapeView) -> None:
         found = candidates(shape.shape, shape.id, self.rooms)
-        ranked = rank(found)
-        if not ranked:
-            self.blocked[shape.id] = found
-            self.looked_at[shape.id] = self.starts
-            self._keep_room(head, shape, found)
-            return False
-        decided = chosen(found, ranked, self._inputs(shape.id))
-        assert decided.allocation is not None, "what was chosen holds something"
+        decided = chosen(found, rank(found), self._inputs(shape.id))
         cluster = decided.allocation.cluster
         self.decisions.append(decided.decision)
         self.actions.append(
@@ -99,7 +113,6 @@ class _Cycle:
         )
         self.starts += 1
         self.by_name[cluster].take(decided.allocation)
-        return True
 
     def _inputs(self, shape: ShapeId) -> Inputs:
         return Inputs(
@@ -111,26 +124,25 @@ class _Cycle:
             seq=self.view.seq,
         )
 
-    def _keep_room(self, head: Head, shape: ShapeView, found: list[Found]) -> None:
+    def _keep_room(self, head: Head, shape: ShapeView) -> None:
         """Keeps what a workload that was overtaken long enough needs, where it is nearest."""
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
         if not overtaken or self.kept >= KEPT_AT_ONCE:
             return
-        avoid = avoided(shape.shape, self.rooms)
-        nearest: tuple[tuple[int, int], int, str, Credit, ClusterRoom] | None = None
-        for one in found:
-            room = self.by_name.get(one.candidate.cluster)
-            if one.candidate.verdict != "later" or room is None:
+        nearest: tuple[Far, int, str, Credit] | None = None
+        replicas, avoid = shape.shape.num_nodes, avoided(shape.shape, self.rooms)
+        for index, alternative, room in answering(shape.shape, self.rooms):
+            if cannot(room.cluster, alternative):
                 continue
-            request = shape.shape.alternatives[one.candidate.alternative].request
-            left = room.without(avoid)
-            given = credit(left.open, left.whole, request, shape.shape.num_nodes)
+            left, request = room.without(avoid), alternative.request
+            can = left.whole.can((shape.id, index, bool(avoid)), request, replicas)
+            given = credit(left.open, left.whole.room, request, replicas, can)
             if given is not None:
-                key = (given.far, one.candidate.alternative, one.candidate.cluster)
+                key = (given.far, index, room.cluster.name)
                 if nearest is None or key < nearest[:3]:
-                    nearest = (*key, given, room)
+                    nearest = (*key, given)
         if nearest is not None:
-            nearest[4].keep(nearest[3].parts, head.name)
+            self.by_name[nearest[2]].keep(nearest[3].parts, head.name)
             self.kept += 1
 
     def told(self) -> list[Action]:
@@ -140,28 +152,23 @@ class _Cycle:
         took room too.
         """
         told: list[Action] = []
+        generation = -1 if self._touched else self.memory.generation
         for shape in self.view.shapes:
-            found = self.blocked.get(shape.id)
-            if found is None:
+            waits = shape.waits
+            if shape.id not in self.blocked:
                 continue
-            if self.looked_at[shape.id] < self.starts:
-                found = candidates(shape.shape, shape.id, self.rooms)
-            reasons = self._reasons(shape.id, found)
-            if shape.waits is not None and _kind(shape.waits.reasons) == _kind(reasons):
+            if waits is not None and self.memory.told.get(shape.id) == generation:
                 continue
-            decision = waiting(shape.shape, found, self.rooms, reasons, self._inputs(shape.id))
-            self.decisions.append(decision)
-            told.append(TellWaiting(shape.id, decision.id, reasons))
+            found = candidates(shape.shape, shape.id, self.rooms)
+            reasons = reasons_of(found)
+            if waits is None or _kind(waits.reasons) != _kind(reasons):
+                decision = waiting(shape.shape, found, self.rooms, reasons, self._inputs(shape.id))
+                self.decisions.append(decision)
+                told.append(TellWaiting(shape.id, decision.id, reasons))
+            elif generation >= 0:
+                self.memory.told[shape.id] = generation
         self.memory.forget_all_but(len(self.view.shapes))
         return told
-
-    def _reasons(self, shape: ShapeId, found: list[Found]) -> tuple[Reason, ...]:
-        """Gives the reasons in what was found: those of the last cycle, if nothing changed."""
-        before, reasons = self.memory.reasons.get(shape, ([], ()))
-        if len(before) != len(found) or any(map(is_not, before, found)):
-            reasons = reasons_of(found)
-            self.memory.reasons[shape] = (found, reasons)
-        return reasons
 
     def wake_at_ms(self) -> int:
         """When time alone could change the plan: a back-off ends, a head was overtaken enough."""

@@ -17,7 +17,7 @@ from stellwerk.core.model.resources import Allocation, Alternative, Request, Sha
 from stellwerk.core.place.candidates import answers_to
 from stellwerk.core.place.decide import Decided, decide, never_fits
 from stellwerk.core.place.room import GIB, Room, capacity, fit
-from stellwerk.core.place.rooms import ClusterRoom
+from stellwerk.core.place.rooms import ClusterRoom, Whole
 from stellwerk.testing.builders import a_cluster, a_device, a_node, a_request, a_shape
 from tests.core import oracle
 from tests.core.arbitrary import clusters, shapes, used_rooms
@@ -28,7 +28,7 @@ FLEETS = st.tuples(used_rooms("a"), used_rooms("b"), used_rooms("c"))
 def asked(shape: Shape, *rooms: Room) -> Decided:
     """Decides on copies of these rooms."""
     inputs = Inputs(ShapeId(digest(shape)), {}, 0, 0, "test")
-    grounds = [ClusterRoom(room.copy(), capacity(room.cluster)) for room in rooms]
+    grounds = [ClusterRoom(room.copy(), Whole(capacity(room.cluster))) for room in rooms]
     return decide(shape, grounds, inputs)
 
 
@@ -261,7 +261,7 @@ def test_work_without_gpus_spares_clusters_that_have_some() -> None:
 def test_kept_room_is_closed_and_says_for_whom() -> None:
     """What the kept work needs is closed; what it doesn't need is open."""
     room = Room(a_cluster("lab", a_node(cpus=8, gpus=2)), ())
-    ground = ClusterRoom(room, capacity(room.cluster))
+    ground = ClusterRoom(room, Whole(capacity(room.cluster)))
     parts = fit(room, a_request(cpus=2, gpus=2), 1)
     assert parts is not None
     ground.keep(parts, "big")

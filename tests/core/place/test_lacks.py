@@ -5,7 +5,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.model.resources import Allocation, GpuRequest, Request
-from stellwerk.core.place.lacks import Lack, credit, distance, instead, lack, smallest_change
+from stellwerk.core.place.lacks import (
+    Credit,
+    Lack,
+    credit,
+    distance,
+    ever,
+    instead,
+    lack,
+    smallest_change,
+)
 from stellwerk.core.place.room import GIB, NodeRoom, Room, capacity, fit
 from stellwerk.testing.builders import a_cluster, a_device, a_node, a_request, an_allocation
 from tests.core import oracle
@@ -16,7 +25,14 @@ def asked(room: Room, request: Request, num_nodes: int) -> Lack | None:
     """What is lacking, if anything is."""
     if fit(room, request, num_nodes) is not None:
         return None
-    return lack(room, capacity(room.cluster), request, num_nodes)
+    whole = capacity(room.cluster)
+    return lack(room, whole, request, num_nodes, ever(whole, request, num_nodes))
+
+
+def kept(room: Room, request: Request, num_nodes: int) -> Credit | None:
+    """What is kept for a request."""
+    whole = capacity(room.cluster)
+    return credit(room, whole, request, num_nodes, ever(whole, request, num_nodes))
 
 
 def lacking(node: NodeRoom, request: Request) -> int:
@@ -97,8 +113,8 @@ def test_the_change_turns_the_verdict_and_no_part_of_it_does(
     lower = instead(request, num_nodes, shorts)
     assert lower is not None
     assert oracle.replicas(room, *lower) == lower[1]
-    for kept in range(len(shorts)):
-        part = instead(request, num_nodes, shorts[:kept] + shorts[kept + 1 :])
+    for left_out in range(len(shorts)):
+        part = instead(request, num_nodes, shorts[:left_out] + shorts[left_out + 1 :])
         assert part is not None
         assert oracle.replicas(room, *part) < part[1]
 
@@ -154,20 +170,20 @@ def test_what_is_kept_only_gets_nearer(
     whole = capacity(room.cluster)
     far = None
     for other in others:
-        kept = credit(room, whole, request, num_nodes)
-        if kept is None:
+        given = kept(room, request, num_nodes)
+        if given is None:
             break
-        assert far is None or kept.far <= far
-        far = kept.far
+        assert far is None or given.far <= far
+        far = given.far
         left = room.copy()
-        for part in kept.parts:
+        for part in given.parts:
             left.nodes[part.node].take(part)
         parts = fit(left, other, 1)
         if parts is not None:
             room.take(Allocation("lab", parts))
-    kept = credit(room, whole, request, num_nodes)
-    assert (kept is None) == (oracle.replicas(whole, request, num_nodes) < num_nodes)
-    assert kept is None or far is None or kept.far <= far
+    given = kept(room, request, num_nodes)
+    assert (given is None) == (oracle.replicas(whole, request, num_nodes) < num_nodes)
+    assert given is None or far is None or given.far <= far
 
 
 @given(used_rooms(), requests, gangs)
@@ -179,20 +195,20 @@ def test_room_is_kept_exactly_where_it_could_run(
     ready = whole.copy()
     for name, node in room.nodes.items():
         ready.nodes[name].node = replace(ready.nodes[name].node, state=node.node.state)
-    kept = credit(room, whole, request, num_nodes)
-    assert (kept is None) == (oracle.replicas(ready, request, num_nodes) < num_nodes)
-    if kept is not None:
-        assert len(kept.parts) == num_nodes
-        for part in kept.parts:
+    given = kept(room, request, num_nodes)
+    assert (given is None) == (oracle.replicas(ready, request, num_nodes) < num_nodes)
+    if given is not None:
+        assert len(given.parts) == num_nodes
+        for part in given.parts:
             assert oracle.ways(whole.nodes[part.node], request)
 
 
 @given(used_rooms(), requests)
 def test_what_is_kept_where_it_fits_is_what_fits(room: Room, request: Request) -> None:
     """Nothing is lacking exactly where it could start."""
-    kept = credit(room, capacity(room.cluster), request, 1)
-    if kept is not None:
-        assert (kept.far == (0, 0)) == (fit(room, request, 1) is not None)
+    given = kept(room, request, 1)
+    if given is not None:
+        assert (given.far == (0, 0)) == (fit(room, request, 1) is not None)
 
 
 def test_numbers_are_those_of_one_node() -> None:

@@ -12,39 +12,45 @@ SHAPE = a_shape(a_request(cpus=1))
 ID = ShapeId(digest(SHAPE))
 
 
-def a_view(version: int, *held: Allocation, name: str = "lab") -> ClusterView:
-    """A cluster with four CPUs as of some version."""
+def a_view(*held: Allocation, name: str = "lab") -> ClusterView:
+    """A cluster with four CPUs."""
     runs = tuple((RunId(f"w-{number}-1"), one) for number, one in enumerate(held))
-    return ClusterView(a_cluster(name, a_node(cpus=4)), version, "facts", runs)
+    return ClusterView(a_cluster(name, a_node(cpus=4)), 1, "facts", runs)
+
+
+LAB = a_view()
 
 
 def test_a_verdict_holds_until_the_cluster_changes() -> None:
-    """The same object comes again in the next cycle, and a new one after a new version."""
+    """The same object comes again in the next cycle, and a new one for another view."""
     memory = Memory()
-    (first,) = candidates(SHAPE, ID, memory.rooms([a_view(1)]))
-    (again,) = candidates(SHAPE, ID, memory.rooms([a_view(1)]))
+    (first,) = candidates(SHAPE, ID, memory.rooms([LAB]))
+    generation = memory.generation
+    (again,) = candidates(SHAPE, ID, memory.rooms([LAB]))
     assert again is first
-    (changed,) = candidates(SHAPE, ID, memory.rooms([a_view(2, an_allocation(cpus=4))]))
+    assert memory.generation == generation
+    (changed,) = candidates(SHAPE, ID, memory.rooms([a_view(an_allocation(cpus=4))]))
     assert changed.candidate.verdict == "later"
+    assert memory.generation != generation
 
 
 def test_what_a_cycle_gives_away_is_forgotten_after_it() -> None:
     """A plan that isn't carried out leaves no trace in the room of the next one."""
     memory = Memory()
-    (room,) = memory.rooms([a_view(1)])
+    (room,) = memory.rooms([LAB])
     for _ in range(4):
         (found,) = candidates(SHAPE, ID, [room])
         room.take(Allocation("lab", found.nodes))
     (full,) = candidates(SHAPE, ID, [room])
     assert full.candidate.verdict == "later"
-    (next_time,) = candidates(SHAPE, ID, memory.rooms([a_view(1)]))
+    (next_time,) = candidates(SHAPE, ID, memory.rooms([LAB]))
     assert next_time.candidate.verdict == "fits"
 
 
 def test_taking_from_one_cluster_judges_only_that_one_again() -> None:
     """The other's verdict is the same object before and after."""
     memory = Memory()
-    rooms = memory.rooms([a_view(1, name="a"), a_view(1, name="b")])
+    rooms = memory.rooms([a_view(name="a"), a_view(name="b")])
     before = candidates(SHAPE, ID, rooms)
     rooms[0].take(Allocation("a", before[0].nodes))
     after = candidates(SHAPE, ID, rooms)
@@ -55,7 +61,7 @@ def test_taking_from_one_cluster_judges_only_that_one_again() -> None:
 def test_keeping_room_is_forgotten_after_the_cycle_too() -> None:
     """Who has waited long enough is found anew each time."""
     memory = Memory()
-    (room,) = memory.rooms([a_view(1)])
+    (room,) = memory.rooms([LAB])
     parts = fit(room.free, a_request(cpus=4), 1)
     assert parts is not None
     room.keep(parts, "big")
@@ -64,25 +70,30 @@ def test_keeping_room_is_forgotten_after_the_cycle_too() -> None:
     room.take(an_allocation(cpus=1))
     assert room.free.nodes["n1"].cpus_milli == 3000
     assert room.open.nodes["n1"].cpus_milli == -1000
-    (fresh,) = memory.rooms([a_view(1)])
+    (fresh,) = memory.rooms([LAB])
     assert fresh.open.nodes["n1"].cpus_milli == 4000
 
 
 def test_a_cluster_that_is_gone_is_forgotten() -> None:
     """Rooms are those of the view."""
     memory = Memory()
-    memory.rooms([a_view(1, name="a"), a_view(1, name="b")])
-    assert [room.cluster.name for room in memory.rooms([a_view(1, name="b")])] == ["b"]
+    memory.rooms([a_view(name="a"), a_view(name="b")])
+    generation = memory.generation
+    assert [room.cluster.name for room in memory.rooms([a_view(name="b")])] == ["b"]
+    assert memory.generation != generation
 
 
 def test_memory_stays_small_when_shapes_come_and_go() -> None:
     """Verdicts about shapes that nobody waits for any more are dropped."""
     memory = Memory()
-    rooms = memory.rooms([a_view(1)])
     for number in range(5_000):
-        candidates(SHAPE, ShapeId(f"s-{number}"), rooms)
+        candidates(SHAPE, ShapeId(f"s-{number}"), memory.rooms([LAB]))
+        memory.blocked[ShapeId(f"s-{number}")] = 1
     memory.forget_all_but(3)
-    assert not rooms[0].verdicts
-    candidates(SHAPE, ID, rooms)
+    (room,) = memory.rooms([LAB])
+    assert not room.verdicts.full
+    assert not memory.blocked
+    candidates(SHAPE, ID, [room])
     memory.forget_all_but(3)
-    assert rooms[0].verdicts
+    (room,) = memory.rooms([LAB])
+    assert room.verdicts.full

@@ -1,21 +1,17 @@
 """Every cluster as a candidate for a shape: filters in order, then scores for what is left."""
 
+from collections.abc import Iterator
+
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Candidate, Shortfall, Verdict
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.reasons import Param, Reason
-from stellwerk.core.model.resources import (
-    NAMESPACES,
-    Alternative,
-    NodeAllocation,
-    Request,
-    Shape,
-)
+from stellwerk.core.model.resources import NAMESPACES, Alternative, NodeAllocation, Shape
 from stellwerk.core.place.amounts import amount, apart
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import lack
 from stellwerk.core.place.room import Room, fit
-from stellwerk.core.place.rooms import ClusterRoom
+from stellwerk.core.place.rooms import ClusterRoom, Key
 
 PREFERENCE_STEP = 1000
 """Each place further down in an ordered choice costs more than any other score can give."""
@@ -60,23 +56,47 @@ def reason_of(short: Shortfall, cluster: str) -> Reason:
     return Reason("no_room", params)
 
 
+def answering(
+    shape: Shape, rooms: list[ClusterRoom]
+) -> Iterator[tuple[int, Alternative, ClusterRoom]]:
+    """Pairs each alternative of a shape with the clusters that it may run on."""
+    for index, alternative in enumerate(shape.alternatives):
+        for room in rooms:
+            if answers_to(room.cluster, alternative.infra):
+                yield index, alternative, room
+
+
+def fitting(shape: Shape, id: ShapeId, rooms: list[ClusterRoom]) -> list[Found]:
+    """Finds where a shape fits now, without asking why it doesn't elsewhere."""
+    avoid = avoided(shape, rooms)
+    found = []
+    for index, alternative, room in answering(shape, rooms):
+        one = _fits(shape, (id, index, bool(avoid)), alternative, room, avoid)
+        if one is not None:
+            found.append(one)
+    return found
+
+
 def candidates(shape: Shape, id: ShapeId, rooms: list[ClusterRoom]) -> list[Found]:
     """Judges every (alternative, cluster), taking over the verdicts that still hold."""
     avoid = avoided(shape, rooms)
     found: list[Found] = []
-    for index, alternative in enumerate(shape.alternatives):
-        before = len(found)
-        for room in rooms:
-            if not answers_to(room.cluster, alternative.infra):
-                continue
-            key = (id, index, bool(avoid))
-            one = room.verdicts.get(key)
+    answered = set()
+    for index, alternative, room in answering(shape, rooms):
+        answered.add(index)
+        key = (id, index, bool(avoid))
+        one = room.verdicts.full.get(key)
+        if one is None:
+            one = _fits(shape, key, alternative, room, avoid)
             if one is None:
-                one = _judge(shape, alternative, index, room.without(avoid))
-                room.verdicts[key] = one
-            found.append(one)
-        if len(found) == before:
-            found.append(_nobody_answers(alternative, index))
+                one = _refused(shape, key, alternative, room.without(avoid))
+            room.verdicts.full[key] = one
+        found.append(one)
+    found.extend(
+        _nobody_answers(alternative, index)
+        for index, alternative in enumerate(shape.alternatives)
+        if index not in answered
+    )
     return found
 
 
@@ -84,13 +104,10 @@ def avoided(shape: Shape, rooms: list[ClusterRoom]) -> tuple[str, ...]:
     """The nodes that a shape is kept off: none where no other node that is ready could ever do."""
     if not shape.avoid:
         return ()
-    for alternative in shape.alternatives:
-        for room in rooms:
-            if not answers_to(room.cluster, alternative.infra):
-                continue
-            other = room.whole.without(shape.avoid).only_ready(room.cluster)
-            if fit(other, alternative.request, shape.num_nodes) is not None:
-                return shape.avoid
+    for _, alternative, room in answering(shape, rooms):
+        other = room.whole.room.without(shape.avoid).only_ready(room.cluster)
+        if fit(other, alternative.request, shape.num_nodes) is not None:
+            return shape.avoid
     return ()
 
 
@@ -101,25 +118,32 @@ def _nobody_answers(alternative: Alternative, index: int) -> Found:
     return Found(Candidate(alternative.infra, index, "never", (reason,)))
 
 
-def _judge(shape: Shape, alternative: Alternative, index: int, room: ClusterRoom) -> Found:
-    if not room.cluster.nodes:
-        return Found(Candidate(room.cluster.name, index, "later", (_not_ready(room.cluster),)))
-    if refused := _cannot(room.cluster, alternative.needs):
-        return Found(Candidate(room.cluster.name, index, "never", refused))
-    nodes = fit(room.open, alternative.request, shape.num_nodes)
-    if nodes is None:
-        return Found(_refused(alternative.request, shape.num_nodes, index, room))
-    scores = _scores(shape, index, room.free, nodes)
-    candidate = Candidate(
-        room.cluster.name, index, "fits", scores=scores, total=sum(scores.values())
-    )
-    return Found(candidate, nodes)
+def _fits(
+    shape: Shape, key: Key, alternative: Alternative, room: ClusterRoom, avoid: tuple[str, ...]
+) -> Found | None:
+    known = room.verdicts.fitting
+    if key in known:
+        return known[key]
+    left = room.without(avoid)
+    nodes = None
+    if not cannot(room.cluster, alternative):
+        nodes = fit(left.open, alternative.request, shape.num_nodes)
+    found = None
+    if nodes is not None:
+        index = key[1]
+        scores = _scores(shape, index, left.free, nodes)
+        total = sum(scores.values())
+        found = Found(
+            Candidate(room.cluster.name, index, "fits", scores=scores, total=total), nodes
+        )
+    known[key] = found
+    return found
 
 
-def _cannot(cluster: Cluster, needs: tuple[str, ...]) -> tuple[Reason, ...]:
+def cannot(cluster: Cluster, alternative: Alternative) -> tuple[Reason, ...]:
     """What a cluster says it can't do; one that says nothing is taken at its word when it tries."""
     reasons = []
-    for need in needs:
+    for need in alternative.needs:
         said = cluster.claims.get(need, "")
         if said.startswith("no"):
             why = said.partition(": ")[2]
@@ -128,21 +152,26 @@ def _cannot(cluster: Cluster, needs: tuple[str, ...]) -> tuple[Reason, ...]:
     return tuple(reasons)
 
 
-def _refused(request: Request, num_nodes: int, index: int, room: ClusterRoom) -> Candidate:
-    name = room.cluster.name
-    if room.kept_for and fit(room.free, request, num_nodes) is not None:
+def _refused(shape: Shape, key: Key, alternative: Alternative, room: ClusterRoom) -> Found:
+    name, request, index = room.cluster.name, alternative.request, key[1]
+    if not room.cluster.nodes:
+        return Found(Candidate(name, index, "later", (_not_ready(room.cluster),)))
+    if refused := cannot(room.cluster, alternative):
+        return Found(Candidate(name, index, "never", refused))
+    if room.kept_for and fit(room.free, request, shape.num_nodes) is not None:
         reason = Reason("room_kept", {"cluster": name, "name": room.kept_for[0]})
-        return Candidate(name, index, "later", (reason,))
-    if not room.whole.nodes:
-        return Candidate(name, index, "later", (Reason("nodes_avoided", {"cluster": name}),))
-    short = lack(room.free, room.whole, request, num_nodes)
+        return Found(Candidate(name, index, "later", (reason,)))
+    if not room.free.nodes:
+        return Found(Candidate(name, index, "later", (Reason("nodes_avoided", {"cluster": name}),)))
+    can = room.whole.can(key, request, shape.num_nodes)
+    short = lack(room.free, room.whole.room, request, shape.num_nodes, can)
     if short.missing:
         all_are_missing = all(node.state != "ready" for node in room.cluster.nodes)
         node = "" if all_are_missing else short.missing
-        return Candidate(name, index, "later", (_not_ready(room.cluster, node),))
+        return Found(Candidate(name, index, "later", (_not_ready(room.cluster, node),)))
     verdict: Verdict = "never" if short.never else "later"
     reasons = tuple(reason_of(one, name) for one in short.shortfalls)
-    return Candidate(name, index, verdict, reasons, short.shortfalls)
+    return Found(Candidate(name, index, verdict, reasons, short.shortfalls), far=short.far)
 
 
 def _not_ready(cluster: Cluster, name: str = "") -> Reason:

@@ -1,7 +1,5 @@
 """The decision for one shape: candidates ranked, one chosen or none, and what would change it."""
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -12,11 +10,11 @@ from stellwerk.core.model.ids import DecisionId, ShapeId, digest
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.place.amounts import amount, apart
-from stellwerk.core.place.candidates import avoided, candidates
+from stellwerk.core.place.candidates import avoided, candidates, cannot
 from stellwerk.core.place.found import Found
-from stellwerk.core.place.lacks import distance, smallest_change
+from stellwerk.core.place.lacks import Far, distance, smallest_change
 from stellwerk.core.place.room import capacity
-from stellwerk.core.place.rooms import ClusterRoom
+from stellwerk.core.place.rooms import ClusterRoom, Whole
 
 REASONS_SHOWN = 8
 """Reasons told one by one; beyond it, those of the same kind are told for the nearest cluster."""
@@ -36,7 +34,8 @@ def decide(shape: Shape, rooms: list[ClusterRoom], inputs: Inputs) -> Decided:
     found = candidates(shape, inputs.shape, rooms)
     ranked = rank(found)
     if ranked:
-        return chosen(found, ranked, inputs)
+        best = chosen(found, ranked, inputs)
+        return Decided(best.decision, best.allocation)
     return Decided(waiting(shape, found, rooms, reasons_of(found), inputs), None)
 
 
@@ -50,7 +49,14 @@ def rank(found: list[Found]) -> list[int]:
     return [index for _, _, _, index in sorted(fitting)]
 
 
-def chosen(found: list[Found], ranked: list[int], inputs: Inputs) -> Decided:
+class Chosen(Struct, frozen=True):
+    """The decision for a place, with what is held there."""
+
+    decision: Decision
+    allocation: Allocation
+
+
+def chosen(found: list[Found], ranked: list[int], inputs: Inputs) -> Chosen:
     """Takes the best of those that fit."""
     best = ranked[0]
     runner_up = ranked[1] if len(ranked) > 1 else -1
@@ -66,7 +72,7 @@ def chosen(found: list[Found], ranked: list[int], inputs: Inputs) -> Decided:
     )
     taken = found[best]
     allocation = Allocation(taken.candidate.cluster, taken.nodes, taken.candidate.alternative)
-    return Decided(_with_id(decision), allocation)
+    return Chosen(_with_id(decision), allocation)
 
 
 def waiting(
@@ -91,33 +97,37 @@ def _with_id(decision: Decision) -> Decision:
     return replace(decision, id=DecisionId(f"d-{digest(decision)}"))
 
 
-def _shown(found: Iterable[Found]) -> list[Candidate]:
-    """Leaves out those that never fit, as long as there are others."""
-    all_of_them = [one.candidate for one in found]
-    return [one for one in all_of_them if one.verdict != "never"] or all_of_them
-
-
-def reasons_of(found: Iterable[Found]) -> tuple[Reason, ...]:
+def reasons_of(found: list[Found]) -> tuple[Reason, ...]:
     """Gathers why nothing fits, worst first; of many alike the one that comes nearest is told."""
-    shown = _shown(found)
-    unique = {(one.code, *one.params.items()): one for c in shown for one in c.reasons}
-    if len(unique) <= REASONS_SHOWN:
-        return worst_first(tuple(unique.values()))
-    nearest: dict[tuple[str, object], tuple[tuple[int, int], str, Reason]] = {}
-    clusters: dict[tuple[str, object], dict[object, None]] = {}
-    for candidate in shown:
-        far = (distance(candidate.shortfalls), candidate.cluster)
-        for reason in candidate.reasons:
-            kind = (reason.code, reason.params.get("resource"))
-            clusters.setdefault(kind, {})[candidate.cluster] = None
-            if kind not in nearest or far < nearest[kind][:2]:
-                nearest[kind] = (*far, reason)
-    told = [
-        replace(reason, params={**reason.params, "others": len(clusters[kind]) - 1})
-        if len(clusters[kind]) > 1
-        else reason
-        for kind, (_, _, reason) in nearest.items()
-    ]
+    shown = [one for one in found if one.candidate.verdict != "never"] or found
+    unique: dict[tuple[object, ...], Reason] = {}
+    for one in shown:
+        for reason in one.candidate.reasons:
+            unique[reason.code, *reason.params.items()] = reason
+        if len(unique) > REASONS_SHOWN:
+            return _of_each_kind(shown)
+    return worst_first(tuple(unique.values()))
+
+
+def _of_each_kind(found: list[Found]) -> tuple[Reason, ...]:
+    nearest: dict[tuple[str, str], tuple[Far, str, Reason]] = {}
+    clusters: dict[tuple[str, str], set[str]] = {}
+    for one in found:
+        name = one.candidate.cluster
+        for reason in one.candidate.reasons:
+            kind = (reason.code, str(reason.params.get("resource", "")))
+            if kind not in nearest:
+                nearest[kind] = (one.far, name, reason)
+                clusters[kind] = {name}
+                continue
+            clusters[kind].add(name)
+            if (one.far, name) < nearest[kind][:2]:
+                nearest[kind] = (one.far, name, reason)
+    told = []
+    for kind, (_, _, reason) in nearest.items():
+        others = len(clusters[kind]) - 1
+        params = {**reason.params, "others": others} if others else reason.params
+        told.append(Reason(reason.code, params))
     return worst_first(tuple(told))
 
 
@@ -128,10 +138,10 @@ def _would_start(shape: Shape, found: list[Found], rooms: list[ClusterRoom]) -> 
     changes = []
     for candidate in (one.candidate for one in found):
         room = by_name.get(candidate.cluster)
-        if room is None:
+        alternative = shape.alternatives[candidate.alternative]
+        if room is None or cannot(room.cluster, alternative):
             continue
-        request = shape.alternatives[candidate.alternative].request
-        shorts = smallest_change(room.open, room.whole, request, shape.num_nodes)
+        shorts = smallest_change(room.open, room.whole.room, alternative.request, shape.num_nodes)
         if shorts:
             parts = ", ".join(map(_lower, shorts))
             changes.append((distance(shorts), f"starts now on {candidate.cluster} with {parts}"))
@@ -158,7 +168,7 @@ def never_fits(shape: Shape, clusters: list[Cluster]) -> tuple[Reason, ...]:
     """
     if not clusters:
         return ()
-    rooms = [ClusterRoom(whole, whole) for whole in map(capacity, clusters)]
+    rooms = [ClusterRoom(whole.room, whole) for whole in map(Whole, map(capacity, clusters))]
     found = candidates(shape, ShapeId(""), rooms)
     if any(one.candidate.verdict != "never" for one in found):
         return ()

@@ -26,39 +26,64 @@ from stellwerk.core.place.room import (
 )
 
 PER_MILLE = 1000
+Far = tuple[int, int]
+"""How many resources are lacking, then what parts of them in sum, in thousandths."""
+
 NODES_AT_ONCE = "nodes at once"
 GPU_MEMORY = "GPU memory"
+
+
+class Ever(Struct, frozen=True):
+    """What a cluster could hold if all of it were free: so many replicas, on these nodes."""
+
+    at_most: int
+    able: tuple[str, ...]
 
 
 class Lack(Struct, frozen=True):
     """Why a request doesn't fit a cluster now; ``never``: it wouldn't even if all of it were free.
 
-    ``missing`` names a node that could hold it and isn't ready, where no ready one could.
+    ``missing`` names a node that could hold it and isn't ready, where no ready one could. ``far``
+    tells how far from fitting it is.
     """
 
     never: bool
     shortfalls: tuple[Shortfall, ...]
+    far: Far = (0, 0)
     missing: str = ""
 
 
-def lack(room: Room, whole: Room, request: Request, num_nodes: int) -> Lack:
+def ever(whole: Room, request: Request, num_nodes: int) -> Ever:
+    """Finds what a cluster of this capacity could hold."""
+    able = (
+        name
+        for name in sorted(whole.nodes)
+        if fit_node(whole.nodes[name], request, (0,)) is not None
+    )
+    return Ever(len(fit_most(whole, request, num_nodes)), tuple(able))
+
+
+def lack(room: Room, whole: Room, request: Request, num_nodes: int, can: Ever) -> Lack:
     """Says what a request that doesn't fit in ``room`` lacks; ``whole`` is the cluster's capacity.
 
     ``free`` of a shortfall is what the nearest node gives now, ``largest`` what it could give at
     most; of ``nodes at once`` they count replicas.
     """
-    at_most = len(fit_most(whole, request, num_nodes))
-    if at_most == 0:
-        return Lack(True, _lacks_of_nearest(room, whole, request))
-    now = len(fit_most(room, request, num_nodes))
-    if now or at_most < num_nodes:
-        short = Shortfall(NODES_AT_ONCE, num_nodes, now, at_most)
-        return Lack(at_most < num_nodes, (short,))
-    able = [name for name in _able(whole, request) if room.nodes[name].node.state == "ready"]
+    if can.at_most == 0:
+        return _lack(_lacks_of_nearest(room, whole, request), never=True)
+    now = len(fit_most(room, request, num_nodes)) if num_nodes > 1 else 0
+    if now or can.at_most < num_nodes:
+        short = Shortfall(NODES_AT_ONCE, num_nodes, now, can.at_most)
+        return _lack((short,), never=can.at_most < num_nodes)
+    able = [name for name in can.able if room.nodes[name].node.state == "ready"]
     if not able:
-        return Lack(False, (), missing=_able(whole, request)[0])
+        return Lack(False, (), missing=can.able[0])
     shorts = [_node_lacks(room.nodes[name], whole.nodes[name], request) for name in able]
-    return Lack(False, min(shorts, key=distance))
+    return _lack(shorts[0] if len(shorts) == 1 else min(shorts, key=distance), never=False)
+
+
+def _lack(shorts: tuple[Shortfall, ...], *, never: bool) -> Lack:
+    return Lack(never, shorts, distance(shorts))
 
 
 def smallest_change(
@@ -86,8 +111,8 @@ def _turns(room: Room, request: Request, num_nodes: int, shorts: tuple[Shortfall
     return lower is not None and len(fit_most(room, *lower)) == lower[1]
 
 
-def distance(shorts: tuple[Shortfall, ...]) -> tuple[int, int]:
-    """Tells how far from fitting something is: resources lacking, then parts of them in sum."""
+def distance(shorts: tuple[Shortfall, ...]) -> Far:
+    """Tells how far from fitting something is."""
     return (
         len(shorts),
         sum((s.wanted - s.free) * PER_MILLE // s.wanted for s in shorts if s.wanted),
@@ -120,15 +145,6 @@ def instead(
 def _with_gpu(request: Request, **changes: int) -> GpuRequest:
     assert request.gpu is not None, "only a request with GPUs lacks some"
     return replace(request.gpu, **changes)
-
-
-def _able(whole: Room, request: Request) -> list[str]:
-    """Names the nodes that could hold a replica if nothing else ran, in order of their names."""
-    return [
-        name
-        for name in sorted(whole.nodes)
-        if fit_node(whole.nodes[name], request, (0,)) is not None
-    ]
 
 
 def _lacks_of_nearest(room: Room, whole: Room, request: Request) -> tuple[Shortfall, ...]:
@@ -193,20 +209,18 @@ def _nearest_cards(node: NodeRoom, gpu: GpuRequest) -> list[Device]:
 class Credit(Struct, frozen=True):
     """What to keep for a request that can't start yet, and how far it is from starting there."""
 
-    far: tuple[int, int]
+    far: Far
     parts: tuple[NodeAllocation, ...]
 
 
-def credit(room: Room, whole: Room, request: Request, num_nodes: int) -> Credit | None:
+def credit(room: Room, whole: Room, request: Request, num_nodes: int, can: Ever) -> Credit | None:
     """Chooses the nodes and devices nearest to holding a request, for taking it on credit.
 
     Taken from the room in advance, it leaves others what it doesn't need, and what it lacks goes to
     nobody else: so what it lacks only gets less. None where it could never run.
     """
     nodes = {
-        name: room.nodes[name].copy()
-        for name in _able(whole, request)
-        if room.nodes[name].node.state == "ready"
+        name: room.nodes[name].copy() for name in can.able if room.nodes[name].node.state == "ready"
     }
     places = {
         name: len(fill(whole.nodes[name], request, 0, num_nodes if room.together else 1))

@@ -10,14 +10,48 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stellwerk.core.model.ids import ShapeId
-from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.resources import Allocation, NodeAllocation
+from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
 from stellwerk.core.place.found import Found
+from stellwerk.core.place.lacks import Ever, ever
 from stellwerk.core.place.room import Room, capacity
 from stellwerk.core.view import ClusterView
 
-Verdicts = dict[tuple[ShapeId, int, bool], Found]
-"""What was found for a shape's alternative, without the nodes it avoids or with them."""
+Key = tuple[ShapeId, int, bool]
+"""A shape's alternative, without the nodes it avoids (True) or with them."""
+
+
+class Verdicts:
+    """What was found on a room so far: whether something fits, and in full why or why not."""
+
+    __slots__ = ("fitting", "full")
+
+    def __init__(self) -> None:
+        self.fitting: dict[Key, Found | None] = {}
+        self.full: dict[Key, Found] = {}
+
+
+class Whole:
+    """A cluster's capacity, and what of each request it could ever hold."""
+
+    __slots__ = ("_known", "room")
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self._known: dict[Key, Ever] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def can(self, key: Key, request: Request, num_nodes: int) -> Ever:
+        """Tells what it could hold of a shape's alternative."""
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = ever(self.room, request, num_nodes)
+        return known
+
+    def forget(self) -> None:
+        """Drops what is known of requests."""
+        self._known = {}
 
 
 class ClusterRoom:
@@ -28,22 +62,20 @@ class ClusterRoom:
 
     __slots__ = ("_shared", "cluster", "free", "kept_for", "open", "verdicts", "whole")
 
-    def __init__(self, free: Room, whole: Room, verdicts: Verdicts | None = None) -> None:
+    def __init__(self, free: Room, whole: Whole, verdicts: Verdicts | None = None) -> None:
         self.cluster = free.cluster
         self.free = self.open = free
         self.whole = whole
         self.kept_for: list[str] = []
-        self.verdicts = {} if verdicts is None else verdicts
+        self.verdicts = verdicts or Verdicts()
         self._shared = True
 
     def without(self, nodes: tuple[str, ...]) -> ClusterRoom:
-        """Gives the room that is left to look at for one who avoids some nodes; not to be taken
-        from.
-        """
+        """Gives the room that is left for one who avoids some nodes, to be looked at only."""
         if not nodes:
             return self
         free = self.free.without(nodes)
-        twin = ClusterRoom(free, self.whole.without(nodes))
+        twin = ClusterRoom(free, Whole(self.whole.room.without(nodes)))
         twin.open = free if self.open is self.free else self.open.without(nodes)
         twin.kept_for = self.kept_for
         return twin
@@ -65,52 +97,63 @@ class ClusterRoom:
         self.kept_for.append(name)
 
     def _touch(self) -> None:
-        self.verdicts = {}
+        self.verdicts = Verdicts()
         if self._shared:
             self.free = self.open = self.free.copy()
             self._shared = False
 
 
 class _Remembered:
-    """A cluster's room and the verdicts on it, as of a version of the cluster."""
+    """A cluster's room and the verdicts on it, as of one view of the cluster."""
 
-    __slots__ = ("room", "verdicts", "version", "whole")
+    __slots__ = ("room", "verdicts", "view", "whole")
 
-    def __init__(self, view: ClusterView, whole: Room) -> None:
-        self.version = view.version
+    def __init__(self, view: ClusterView, whole: Whole) -> None:
+        self.view = view
         self.room = Room(view.cluster, (allocation for _, allocation in view.allocations))
         self.whole = whole
-        self.verdicts: Verdicts = {}
+        self.verdicts = Verdicts()
 
 
-VERDICTS_KEPT = 4
-"""Verdicts remembered on a cluster for each one that the last cycle needed."""
+ENTRIES_KEPT = 4
+"""Entries remembered for each shape that waits; the rest belongs to shapes that are gone."""
 
 
 class Memory:
-    """What a planner keeps from cycle to cycle. It makes planning cheaper and changes no result."""
+    """What a planner keeps from cycle to cycle. It makes planning cheaper and changes no result.
+
+    ``generation`` counts the changes of any room. ``blocked`` says of a shape in which generation
+    it was found that it fits nowhere, ``told`` in which nothing new was to be told of it.
+    """
 
     def __init__(self) -> None:
+        self.generation = 0
+        self.blocked: dict[ShapeId, int] = {}
+        self.told: dict[ShapeId, int] = {}
         self._clusters: dict[str, _Remembered] = {}
-        self.reasons: dict[ShapeId, tuple[list[Found], tuple[Reason, ...]]] = {}
 
     def rooms(self, clusters: Iterable[ClusterView]) -> list[ClusterRoom]:
-        """Gives the rooms of a view's clusters, taking over those that did not change."""
+        """Gives the rooms of a view's clusters, taking over those whose view is still the same."""
         before, self._clusters = self._clusters, {}
+        changed = 0
         for view in clusters:
-            name = view.cluster.name
-            known = before.get(name)
-            if known is None or known.version != view.version:
+            known = before.pop(view.cluster.name, None)
+            if known is None or known.view is not view:
                 same = known is not None and known.room.cluster is view.cluster
-                whole = known.whole if known is not None and same else capacity(view.cluster)
+                whole = known.whole if known is not None and same else Whole(capacity(view.cluster))
                 known = _Remembered(view, whole)
-            self._clusters[name] = known
+                changed += 1
+            self._clusters[view.cluster.name] = known
+        self.generation += changed + len(before)
         return [ClusterRoom(one.room, one.whole, one.verdicts) for one in self._clusters.values()]
 
     def forget_all_but(self, shapes: int) -> None:
         """Drops what has grown far beyond the ``shapes`` that wait now."""
+        most = ENTRIES_KEPT * shapes + 1000
         for one in self._clusters.values():
-            if len(one.verdicts) > VERDICTS_KEPT * shapes + 1000:
-                one.verdicts.clear()
-        if len(self.reasons) > VERDICTS_KEPT * shapes + 1000:
-            self.reasons.clear()
+            if len(one.verdicts.fitting) + len(one.verdicts.full) > most:
+                one.verdicts = Verdicts()
+            if len(one.whole) > most:
+                one.whole.forget()
+        if len(self.blocked) + len(self.told) > most:
+            self.blocked, self.told = {}, {}
