@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stellwerk.store import BlobStore, StoreError, chunks_of
+from stellwerk.store import BlobStore, Collected, StoreError, chunks_of
 
 HELLO = hashlib.sha256(b"hello").hexdigest()
 ABSENT = "f" * 64
@@ -115,18 +115,18 @@ def test_missing_ones(blobs: BlobStore) -> None:
     assert blobs.missing([]) == []
 
 
-def test_gc_removes_what_is_old_and_not_referred_to(blobs: BlobStore) -> None:
-    """Referenced and young ones stay; a dry run says the same and removes nothing."""
-    assert blobs.gc((), 1_000).bytes == 0
+def test_old_blobs_are_listed_and_removed(blobs: BlobStore) -> None:
+    """By age alone, those that were named; what was removed is told with its bytes."""
+    assert blobs.old(1_000) == {}
+    assert blobs.measure() == (0, 0)
     old, kept, young = (blobs.put(data) for data in (b"old", b"kept", b"young"))
     for name in (old, kept):
         age(blobs.path(name), 1_000)
     age(blobs.path(young), 3_000)
-    would = blobs.gc({kept}, 2_000, dry_run=True)
-    assert (would.hashes, would.bytes) == ((old,), 3)
-    assert blobs.missing([young]) == []
-    age(blobs.path(old), 1_000)
-    assert blobs.gc({kept}, 2_000) == would
+    assert blobs.old(2_000) == {old: 3, kept: 4}
+    assert blobs.measure() == (3, 12)
+    assert blobs.drop([old, young], 2_000) == Collected((old,), 3)
+    assert blobs.drop([old], 2_000) == Collected((), 0)
     assert blobs.missing([old, kept, young]) == [old]
 
 
@@ -135,16 +135,17 @@ def test_asking_for_a_blob_protects_it(blobs: BlobStore) -> None:
     for renew in (lambda: blobs.missing([HELLO]), lambda: blobs.put(b"hello")):
         blobs.put(b"hello")
         age(blobs.path(HELLO), 1_000)
+        found = blobs.old(2_000)
         renew()
-        assert blobs.gc((), 2_000).hashes == ()
+        assert blobs.drop(found, 2_000) == Collected((), 0)
 
 
-def test_gc_removes_what_an_interrupted_put_left(blobs: BlobStore) -> None:
-    """A temporary file of a server that was killed goes by age too."""
+def test_what_an_interrupted_put_left_is_old_too(blobs: BlobStore) -> None:
+    """A temporary file of a server that was killed goes by age."""
     blobs.put(b"hello")
     left = blobs.root / ".new-xyz"
     left.write_bytes(b"half")
     age(left, 1_000)
-    collected = blobs.gc({HELLO}, 2_000)
-    assert (collected.hashes, collected.bytes) == ((), 4)
+    assert blobs.old(2_000) == {".new-xyz": 4}
+    assert blobs.drop([".new-xyz"], 2_000) == Collected((".new-xyz",), 4)
     assert not left.exists()

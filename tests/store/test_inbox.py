@@ -86,11 +86,11 @@ def test_forgetting_leaves_what_is_pending_or_young(tmp_path: Path) -> None:
         for number in range(4):
             store.put_commands([new(a_submit(f"w-{number}"), f"k{number}")], number * 10).result()
         store.append(Batch(store.raise_epoch("1"), inbox_upto=3)).result()
-        assert store.forget_commands(20).result() == 2
+        assert store.retention.forget_commands(20) == 2
         assert store.put_commands([new(a_submit("w-2"), "k2")], 99).result()[0].repeated
         assert store.put_commands([new(a_submit("w-0"), "k0")], 99).result()[0].seq == 5
         store.append(Batch(store.epoch(), inbox_upto=5)).result()
-        assert store.forget_commands(1_000).result() == 2
+        assert store.retention.forget_commands(1_000) == 2
         assert store.put_commands([new(a_cancel())], 99).result()[0].seq == 6
 
 

@@ -4,6 +4,7 @@ from stellwerk.store.blobs import BlobStore, Collected, chunks_of
 from stellwerk.store.errors import StoreError
 from stellwerk.store.inbox import Ack, NewCommand
 from stellwerk.store.journal import Batch
+from stellwerk.store.references import Marks
 from stellwerk.store.secrets import SecretInfo, SecretStore, SecretValue
 from stellwerk.store.store import Store
 from stellwerk.store.views import Position, Wait, WorkloadFilter, WorkloadRow
@@ -13,6 +14,7 @@ __all__ = [
     "Batch",
     "BlobStore",
     "Collected",
+    "Marks",
     "NewCommand",
     "Position",
     "SecretInfo",

@@ -1,15 +1,15 @@
 """Keeps texts and files by the hash of their content, outside the database.
 
 A blob is written beside its place, flushed and renamed, so that a name never stands for half of it.
-Being asked for or put again renews a blob's age, which protects it from `gc` until what refers to
-it is stored.
+Being asked for or put again renews a blob's age, which protects it from being removed until what
+refers to it is stored.
 """
 
 import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
@@ -29,9 +29,9 @@ FEW = 8
 
 
 class Collected(Struct, frozen=True):
-    """What `gc` removed, or would remove."""
+    """What `drop` removed."""
 
-    hashes: tuple[BlobHash, ...]
+    names: tuple[str, ...]
     bytes: int
 
 
@@ -127,35 +127,44 @@ class BlobStore:
         """Those that aren't there, in the order asked for."""
         return [BlobHash(name) for name in dict.fromkeys(names) if not self._renew(_checked(name))]
 
-    def gc(
-        self, referenced: Collection[str], older_than_ms: int, *, dry_run: bool = False
-    ) -> Collected:
-        """Removes blobs that nothing refers to, last asked for before the instant given (UTC)."""
-        hashes: list[BlobHash] = []
-        size = 0
+    def old(self, before_ms: int) -> dict[str, int]:
+        """Blobs last asked for before an instant (UTC), with their sizes.
+
+        What an interrupted `put` left is among them, by the name of its file.
+        """
+        found = {}
         for path, name in self._files():
-            if name in referenced:
+            stat = _stat(path)
+            if stat is not None and stat.st_mtime_ns // 1_000_000 < before_ms:
+                found[name] = stat.st_size
+        return found
+
+    def drop(self, names: Iterable[str], before_ms: int) -> Collected:
+        """Removes those of some old blobs that are still as old; gives what was removed."""
+        removed: list[str] = []
+        size = 0
+        for name in names:
+            path = self.root / name if name.startswith(_TEMPORARY) else self.path(name)
+            stat = _stat(path)
+            if stat is None or stat.st_mtime_ns // 1_000_000 >= before_ms:
                 continue
-            try:
-                stat = path.stat()
-                if stat.st_mtime_ns // 1_000_000 >= older_than_ms:
-                    continue
-                if not dry_run:
-                    path.unlink()
-            except FileNotFoundError:
-                continue
+            path.unlink(missing_ok=True)
+            removed.append(name)
             size += stat.st_size
-            if name:
-                hashes.append(BlobHash(name))
-        return Collected(tuple(hashes), size)
+        return Collected(tuple(removed), size)
+
+    def measure(self) -> tuple[int, int]:
+        """How many blobs there are, and their bytes together."""
+        sizes = [stat.st_size for path, _ in self._files() if (stat := _stat(path)) is not None]
+        return len(sizes), sum(sizes)
 
     def _files(self) -> Iterator[tuple[Path, str]]:
-        """All blobs with their hashes, and what an interrupted `put` left, with ""."""
+        """All blobs with their hashes, and what an interrupted `put` left, with its own name."""
         if not self.root.is_dir():
             return
         for folder in sorted(self.root.iterdir()):
             if folder.name.startswith(_TEMPORARY):
-                yield folder, ""
+                yield folder, folder.name
             elif folder.is_dir():
                 for path in sorted(folder.iterdir()):
                     yield path, folder.name + path.name
@@ -246,6 +255,13 @@ def chunks_of(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
 
 
 def _checked(name: str) -> str:

@@ -29,6 +29,7 @@ from stellwerk.store.inbox import Ack, NewCommand
 from stellwerk.store.journal import Batch
 from stellwerk.store.migrations import migrate
 from stellwerk.store.places import check_place
+from stellwerk.store.retention import Retention
 from stellwerk.store.secrets import SecretStore
 from stellwerk.store.verify import verify
 from stellwerk.store.views import Position, Wait, WorkloadFilter, WorkloadRow
@@ -52,6 +53,7 @@ class Store:
         self._writer = Writer(writing, self.path)
         self.blobs = BlobStore(home / "blobs", RESERVE_BYTES)
         self.secrets = SecretStore(home / "secrets.key", self._writer.submit, self._read)
+        self.retention = Retention(self._writer.submit, self._read)
 
     @classmethod
     def open(cls, home: Path) -> "Store":
@@ -113,10 +115,6 @@ class Store:
     def inbox_upto(self) -> int:
         """The position up to which commands have become events."""
         return self._read(lambda conn: facts.number(conn, facts.INBOX_UPTO))
-
-    def forget_commands(self, before_ms: int) -> "Future[int]":
-        """Deletes done commands stored before an instant; a later repetition is a new request."""
-        return self._writer.submit(lambda conn: inbox.forget(conn, before_ms))
 
     # Journal
 
