@@ -34,6 +34,9 @@ from stellwerk.drivers.local.workdir import BlobReader
 from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, read_json
 
 DRIVER = "local"
+CHECKPOINTS, OUTPUTS = "checkpoints", "outputs"
+"""Folders beside the runtime's, with one for each workload: they outlive its runs."""
+
 PROBE_MS = 30_000
 OPEN_ENDED = ("unreachable", "machine")
 """Refusals after which the same order may well be carried out."""
@@ -154,6 +157,8 @@ class LocalDriver:
         self._epoch = max(self._epoch, order.epoch)
         laid = await asyncio.to_thread(lay_out, order, self._root, self._blobs)
         spec = {**spec_of(order), **laid.spec}
+        for what, folder in (("checkpoint_dir", CHECKPOINTS), ("output_dir", OUTPUTS)):
+            spec[what] = spec[what] or str(self._home / folder / order.workload)
         sent: JSONObject = {"spec": spec, "secrets": order.secrets}
         if order.secret_files:
             sent["secret_files"] = order.secret_files
