@@ -35,7 +35,7 @@ def spec_of(item: models.SubmitItem, one: Accepted) -> str:
     secrets = sorted({*one.read.secrets, *one.managed})
     command = (item.argv, item.cwd) if item.in_place else ()
     labels = {**task.labels, **item.labels}
-    code = (item.snapshot, getattr(item, "mounts", {}))
+    code = (item.snapshot, item.mounts)
     return digest((task, code, command, secrets, labels, one.lowered.policies))
 
 
