@@ -315,5 +315,5 @@ def test_one_file_does_not_cost_a_folder_its_hashes(
         os.utime(top / name, (1, 1))
     pack(str(top), cache, ALL)
     pack_sources([str(top / "a")], cache, ALL)
-    monkeypatch.setattr("stellwerk.client.pack._hash_file", lambda path: pytest.fail(path))
+    monkeypatch.setattr("stellwerk.client.pack._hash_file", pytest.fail)
     assert packed_paths(top, cache) == ["a", "b"]

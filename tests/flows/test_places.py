@@ -236,6 +236,28 @@ def test_without_namespaces_only_the_work_directory_has_mounts(person: Person) -
     assert person.stw("run", plain).stdout.strip() == person.json("show", "plain")["work_dir"]
 
 
+def test_a_setup_is_kept_where_the_task_says_on_what_it_depends(colleague: Person) -> None:
+    """Edited code runs with the environment that was made before; a changed lock file doesn't."""
+    code = colleague.desk / "kept"
+    code.mkdir()
+    ran = colleague.folder / "setups"
+    task = colleague.task(
+        ". .venv/bin/activate; python -c 'import main, sys; print(sys.prefix)'",
+        name="kept",
+        more=(
+            f"workdir: kept\nsetup: |\n  echo ran >> {ran}\n"
+            "  python3 -m venv --without-pip .venv\n"
+            "resources: {labels: {stellwerk/setup-cache: uv.lock}}\n"
+        ),
+    )
+    for number, lock in enumerate(["1", "1", "2"]):
+        (code / "uv.lock").write_text(lock)
+        (code / "main.py").write_text(f"print('code {number}')\n")
+        lines = colleague.stw("run", task).stdout.splitlines()
+        assert lines[-2:] == [f"code {number}", f"{colleague.home}/sky_workdir/.venv"]
+    assert ran.read_text().split() == ["ran"] * 2
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Waits until something holds."""
     deadline = time.monotonic() + 20

@@ -104,9 +104,17 @@ def result_of(command: list[str]) -> subprocess.CompletedProcess[str]:
 class Rig:
     """One root, and the agents that serve it one after the other."""
 
-    def __init__(self, folder: str, *, python: str = OLDEST, bashrc: str = "") -> None:
+    def __init__(
+        self,
+        folder: str,
+        *,
+        python: str = OLDEST,
+        bashrc: str = "",
+        prefix: tuple[str, ...] = (),
+    ) -> None:
         self.folder = folder
         self.python = python
+        self.prefix = prefix
         self.root = os.path.join(folder, "root")
         self.socket = os.path.join(folder, "s", "agent")
         self.home = os.path.join(folder, "home")
@@ -118,7 +126,7 @@ class Rig:
 
     def command(self, *arguments: str) -> list[str]:
         """The runtime's own command line."""
-        return [self.python, "-I", "-S", self.program, *arguments]
+        return [*self.prefix, self.python, "-I", "-S", self.program, *arguments]
 
     def environment(self) -> dict[str, str]:
         kept = ("PATH", "LANG", "LC_ALL", "STELLWERK_NVML_LIBRARY")
@@ -186,10 +194,11 @@ class Rig:
     def start(self, run: str, script: str | None, **fields: Any) -> JSONObject:
         """Start a run of a script."""
         secrets = fields.pop("secrets", {})
+        secret_files = fields.pop("secret_files", {})
         spec = {"v": 1, "run": run, "generation": 1, "epoch": 1, "workload": f"w-{run}", **fields}
         if script is not None:
             spec["script"] = script
-        return self.client.ask("start", spec=spec, secrets=secrets)
+        return self.client.ask("start", spec=spec, secrets=secrets, secret_files=secret_files)
 
     def report(self, run: str) -> JSONObject:
         """What the agent knows of a run."""
@@ -245,6 +254,25 @@ def a_rig(**settings: Any) -> Iterator[Rig]:
     finally:
         rig.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def a_rig_of_nobody() -> Iterator[Rig]:
+    """A rig whose agent is no root, as on a lab's machine; where the tests are no root, the usual.
+
+    Such a user needs a Python outside of root's home.
+    """
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if os.getuid() != 0 or python is None or shutil.which("setpriv") is None:
+        with a_rig() as rig:
+            yield rig
+        return
+    ids = ("--reuid=65534", "--regid=65534", "--clear-groups")
+    with a_rig(python=python, prefix=("setpriv", *ids)) as rig:
+        for folder, _, files in os.walk(rig.folder):
+            for path in [folder, *(os.path.join(folder, name) for name in files)]:
+                os.chown(path, 65534, 65534)
+        yield rig
 
 
 def is_alive(pid: int) -> bool:
