@@ -12,7 +12,7 @@ from stellwerk import __version__
 from stellwerk.cli.render.clusters import facts_age, free
 from stellwerk.cli.render.units import duration, size
 from stellwerk.client.api import Client
-from stellwerk.client.wire import ClusterView
+from stellwerk.client.fleet import ClusterView
 from stellwerk.config import Settings, load
 from stellwerk.core.model.errors import StellwerkError
 

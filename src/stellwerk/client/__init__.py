@@ -5,9 +5,9 @@ Standard library and msgspec only; what is heavier is loaded when a task file is
 
 from stellwerk.client.api import Client
 from stellwerk.client.connection import UnreachableError
+from stellwerk.client.fleet import ClusterView
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import (
-    ClusterView,
     EventRecord,
     Explained,
     Row,

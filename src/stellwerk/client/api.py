@@ -19,20 +19,18 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from stellwerk.client.connection import Answer, Transport, UnreachableError
+from stellwerk.client.fleet import Clusters, ClusterView, Resumed
 from stellwerk.client.launch import ensure_server
 from stellwerk.client.refusals import ApiError, refusal
 from stellwerk.client.streams import EventReader, LogReader, Retry
 from stellwerk.client.wire import (
     Changed,
-    Clusters,
-    ClusterView,
     EventRecord,
     Events,
     Explained,
     Given,
     Planned,
     ProblemReport,
-    Resumed,
     Row,
     Rows,
     ServerStatus,
@@ -320,8 +318,7 @@ class Client:
     def resume_node(self, cluster: str, node: str) -> Resumed:
         """Takes a quarantined node back into use."""
         target = f"/v1/clusters/{_part(cluster)}/nodes/{_part(node)}/resume"
-        headers = {"Idempotency-Key": _new_key()}
-        return _decode(self._send("POST", target, b"{}", headers=headers).body, Resumed)
+        return self._order(target, Resumed)
 
     def stop_server(self) -> None:
         """Ends the server; jobs go on and are found again by the next one."""
@@ -330,10 +327,12 @@ class Client:
     # how
 
     def _verb(self, name: str, verb: str, body: object = None) -> Changed:
-        data = msgspec.json.encode(body or {})
-        headers = {"Idempotency-Key": _new_key()}
-        answer = self._send("POST", f"/v1/workloads/{_part(name)}/{verb}", data, headers=headers)
-        return _decode(answer.body, Changed)
+        return self._order(f"/v1/workloads/{_part(name)}/{verb}", Changed, body)
+
+    def _order(self, target: str, kind: type[T], body: object = None) -> T:
+        """Sends a command under a key of its own, so that a repeated request is the same."""
+        data, headers = msgspec.json.encode(body or {}), {"Idempotency-Key": _new_key()}
+        return _decode(self._send("POST", target, data, headers=headers).body, kind)
 
     def _get(self, target: str, kind: type[T]) -> T:
         return _decode(self._send("GET", target).body, kind)

@@ -117,6 +117,21 @@ class Changed(Struct):
     phase: str
 
 
+class Usage(Struct, kw_only=True):
+    """What the newest run uses, as last sampled, and the peaks; of a run that is over, those."""
+
+    at_ms: int = 0
+    cpus: float | None = None
+    cpu_ms: int = 0
+    memory_bytes: int | None = None
+    processes: int | None = None
+    gpu_memory_bytes: int | None = None
+    gpu_busy_percent: int | None = None
+    peak_memory_bytes: int = 0
+    peak_processes: int = 0
+    peak_gpu_memory_bytes: int | None = None
+
+
 class Headline(Struct, kw_only=True):
     """What a list and a page about one workload both say; `reason` is the worst that holds."""
 
@@ -137,6 +152,7 @@ class Headline(Struct, kw_only=True):
     exit_code: int | None = None
     reason: RenderedReason | None = None
     labels: dict[str, str] = {}
+    usage: Usage | None = None
 
     @property
     def ended(self) -> bool:
@@ -301,56 +317,6 @@ class Explained(Struct):
     seq: int = 0
 
 
-class DeviceView(Struct):
-    """One accelerator: what it has, what runs hold, what others hold."""
-
-    index: int
-    kind: str = ""
-    product: str = ""
-    uuid: str = ""
-    memory_bytes: int = 0
-    held_bytes: int = 0
-    foreign_bytes: int = 0
-    runs: list[str] = []
-
-
-class NodeView(Struct):
-    """One machine of a cluster."""
-
-    name: str
-    cpus: float = 0
-    cpus_free: float = 0
-    memory_bytes: int = 0
-    memory_free_bytes: int = 0
-    disk_bytes: int = 0
-    disk_free_bytes: int = 0
-    devices: list[DeviceView] = []
-    state: str = "ready"
-    note: str = ""
-
-
-class ClusterView(Struct):
-    """One place that runs work."""
-
-    name: str
-    driver: str = ""
-    kind: str = ""
-    state: str = ""
-    nodes: list[NodeView] = []
-    runs: list[str] = []
-    facts_age_ms: int | None = None
-    labels: dict[str, str] = {}
-    claims: dict[str, str] = {}
-
-
-class Resumed(Struct):
-    """The answer to taking a node back into use."""
-
-    cluster: str
-    node: str
-    state: str = ""
-
-
 class EventRecord(Struct):
     """One fact of the journal; `event` has its `type` and what belongs to it."""
 
@@ -374,13 +340,6 @@ class Rows(Struct):
     items: list[Row] = []
     seq: int = 0
     next: str | None = None
-
-
-class Clusters(Struct):
-    """All clusters."""
-
-    items: list[ClusterView] = []
-    seq: int = 0
 
 
 class Events(Struct):

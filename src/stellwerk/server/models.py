@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from stellwerk.core.model.reasons import RenderedReason
+from stellwerk.server.telemetry_views import MetricView, UsageView
 
 Kind = Literal["task", "sbatch", "argv"]
 Until = Literal["ended", "running"]
@@ -148,6 +149,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     reason: RenderedReason | None
     labels: dict[str, str]
+    usage: UsageView | None
 
 
 class Row(Headline, frozen=True, kw_only=True):
@@ -225,7 +227,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Show(Headline, frozen=True, kw_only=True):
-    """Everything about one workload; the folders are those of its newest run, on its node."""
+    """Everything about one workload; folders and metrics are those of its newest run."""
 
     task: str
     runs: list[RunView]
@@ -237,6 +239,7 @@ class Show(Headline, frozen=True, kw_only=True):
     work_dir: str | None
     output_dir: str | None
     checkpoint_dir: str | None
+    metrics: dict[str, MetricView]
     position: Position | None
     timeline: list[Moment]
     seq: int

@@ -3,17 +3,19 @@
 Everything here reads only what is committed and may run in a thread.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from stellwerk.core.model.ids import DecisionId, ShapeId
+from stellwerk.core.model.ids import DecisionId, RunId, ShapeId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Phase, Workload
 from stellwerk.drivers.base import Folders
 from stellwerk.server import fleet_models, models, story, views
+from stellwerk.server.telemetry_views import metric_view
 from stellwerk.store import Store, StoreError, Wait, WorkloadFilter
 
 T = TypeVar("T")
@@ -44,8 +46,9 @@ class _Packed(msgspec.Struct):
 class Pages:
     """Answers about what the store holds. Shapes never change, so each is read once."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, usage_of: Callable[[RunId], Usage | None]) -> None:
         self._store = store
+        self._usage_of = usage_of
         self._shapes: dict[ShapeId, Shape] = {}
 
     def rows(self, wanted: WorkloadFilter) -> models.Rows:
@@ -53,25 +56,29 @@ class Pages:
         seq = self._store.seq()
         found = [row.workload for row in self._store.workloads(wanted)]
         waits = self._waits_of(found)
-        items = [
-            views.row(workload, self.shape(workload.shape), _reasons(waits.get(workload.shape)))
-            for workload in found
-        ]
+        items = [self._row(workload, waits) for workload in found]
         full = wanted.limit and len(found) == wanted.limit
         return models.Rows(items=items, seq=seq, next=str(found[-1].order) if full else None)
 
     def row(self, workload: Workload) -> models.Row:
         """One line of a list."""
-        waits = self._waits_of([workload])
-        return views.row(workload, self.shape(workload.shape), _reasons(waits.get(workload.shape)))
+        return self._row(workload, self._waits_of([workload]))
 
-    def show(self, workload: Workload, folders: Folders) -> models.Show:
-        """Everything about one workload."""
+    def _row(self, workload: Workload, waits: Mapping[ShapeId, Wait]) -> models.Row:
+        reasons = _reasons(waits.get(workload.shape))
+        return views.row(workload, self.shape(workload.shape), reasons, self._sampled(workload))
+
+    def _sampled(self, workload: Workload) -> Usage | None:
+        run = workload.live_run
+        return self._usage_of(run.id) if run is not None else None
+
+    def show(self, workload: Workload, folders: Folders, told: Telemetry) -> models.Show:
+        """Everything about one workload; `told` is what its newest run tells of itself."""
         seq = self._store.seq()
         shape = self.shape(workload.shape)
         wait = self._waits_of([workload]).get(workload.shape)
         return models.Show(
-            **views.headline(workload, shape, _reasons(wait)),
+            **views.headline(workload, shape, _reasons(wait), told.usage),
             task=self._text(workload),
             runs=[views.run_view(run) for run in workload.runs],
             reasons=views.reasons_of(workload, _reasons(wait)),
@@ -82,6 +89,7 @@ class Pages:
             work_dir=folders.work or None,
             output_dir=folders.output or None,
             checkpoint_dir=folders.checkpoint or None,
+            metrics={name: metric_view(metric) for name, metric in told.metrics.items()},
             position=self._position(workload),
             timeline=story.timeline(self._store.story(workload.id)),
             seq=seq,

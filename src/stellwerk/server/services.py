@@ -14,6 +14,7 @@ from litestar.params import SkipValidation
 from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.view import View
 from stellwerk.drivers.base import DriverError, Folders
@@ -87,6 +88,14 @@ class Engine(Protocol):
         """An immutable cut of what is known now."""
         ...
 
+    def usage(self, run: RunId) -> Usage | None:
+        """What a live run uses, as last sampled."""
+        ...
+
+    async def telemetry(self, run: RunId, cluster: str) -> Telemetry:
+        """What a run tells of itself, or told."""
+        ...
+
     async def changed(self, after_seq: int, timeout_s: float) -> int:
         """Waits until the journal is past `after_seq` or the time is over; gives its seq."""
         ...
@@ -119,7 +128,7 @@ class Services:
         self.engine = engine
         self.clock = clock
         self.feed = Feed(engine, store.records_page, store.seq())
-        self.pages = Pages(store)
+        self.pages = Pages(store, engine.usage)
         self.tails = Tails(self.driver)
         self.stopping = asyncio.Event()
         self._newest_ack = 0
@@ -145,6 +154,13 @@ class Services:
             return await driver.folders(run.id)
         except DriverError:
             return Folders()
+
+    async def telemetry(self, workload: Workload) -> Telemetry:
+        """What the newest run tells of itself."""
+        if not workload.runs:
+            return Telemetry()
+        run = workload.runs[-1]
+        return await self.engine.telemetry(run.id, run.allocation.cluster)
 
     async def take(self, commands: Sequence[NewCommand]) -> list[Ack]:
         """Writes commands durably to the inbox, all or none, and tells the engine."""

@@ -17,10 +17,12 @@ from stellwerk.core.model.resources import (
     Request,
     Shape,
 )
+from stellwerk.core.model.telemetry import Usage
 from stellwerk.core.model.workload import ENDED, Run, RunEnd, Workload
 from stellwerk.core.place.amounts import amount
 from stellwerk.core.place.room import NodeRoom, gpu_name
 from stellwerk.server import fleet_models, models
+from stellwerk.server.telemetry_views import usage_view
 
 Allocations = Iterable[tuple[str, Allocation]]
 """What runs hold, by run id."""
@@ -33,8 +35,12 @@ def rendered(reasons: Iterable[Reason]) -> list[RenderedReason]:
     return [render(reason) for reason in worst_first(tuple(unique))]
 
 
-def headline(workload: Workload, shape: Shape | None, waits: Iterable[Reason]) -> dict[str, Any]:
-    """The fields that a row and a page share; `waits` are the reasons its shape waits for."""
+def headline(
+    workload: Workload, shape: Shape | None, waits: Iterable[Reason], sampled: Usage | None = None
+) -> dict[str, Any]:
+    """The fields that a row and a page share; `waits` are the reasons its shape waits for, and
+    `sampled` is what its run uses now.
+    """
     run = workload.runs[-1] if workload.runs else None
     reasons = reasons_of(workload, waits)
     return {
@@ -55,13 +61,19 @@ def headline(workload: Workload, shape: Shape | None, waits: Iterable[Reason]) -
         "exit_code": exit_code(run.end) if run and run.end else None,
         "reason": reasons[0] if reasons else None,
         "labels": workload.labels,
+        "usage": usage_view(run, sampled),
     }
 
 
-def row(workload: Workload, shape: Shape | None, waits: Iterable[Reason] = ()) -> models.Row:
+def row(
+    workload: Workload,
+    shape: Shape | None,
+    waits: Iterable[Reason] = (),
+    sampled: Usage | None = None,
+) -> models.Row:
     """A workload in a list."""
     count = workload.runs[-1].number if workload.runs else 0
-    return models.Row(**headline(workload, shape, waits), runs=count)
+    return models.Row(**headline(workload, shape, waits, sampled), runs=count)
 
 
 def reasons_of(workload: Workload, waits: Iterable[Reason]) -> list[RenderedReason]:

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from stellwerk.cli.render import clusters, ending, events, explain, reasons, show
+from stellwerk.cli.render import clusters, ending, events, explain, reasons, show, workloads
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client import wire
+from stellwerk.client import fleet, wire
 from stellwerk.core.model.reasons import RenderedReason
 from tests.client.fake_server import reason, row, run
 from tests.client.fake_server import show as page
@@ -130,17 +130,23 @@ def test_alternatives_are_told_apart() -> None:
     assert "2 GPUs" in lines[4]
 
 
+END = {
+    "how": "exited",
+    "code": 3,
+    "signal": None,
+    "message": "",
+    "last_lines": ["loss is nan"],
+    "peak_memory_bytes": 2**30,
+    "cpu_ms": 4200,
+}
+METRICS = {
+    "loss": {"last": "nan", "step": 3, "at_ms": NOW - 1000, "n": 9, "not_finite": 1},
+    "acc": {"last": 0.5, "step": 3, "at_ms": NOW, "n": 9, "min": 0.25, "max": 1.0},
+}
+
+
 def test_a_page_says_everything() -> None:
     """Facts, reasons, runs, last lines, metrics, timeline: in this order."""
-    end = {
-        "how": "exited",
-        "code": 3,
-        "signal": None,
-        "message": "",
-        "last_lines": ["loss is nan"],
-        "peak_memory_bytes": 2**30,
-        "cpu_ms": 4200,
-    }
     failed = reason("exit_code", "ended", "the command ended with exit code 3", "mend it")
     shown = msgspec.convert(
         page(
@@ -154,8 +160,9 @@ def test_a_page_says_everything() -> None:
             output_dir="/o",
             decision="d-1",
             snapshot={"hash": "h", "files": 1, "bytes": 2048, "commit": "a" * 40, "dirty": True},
-            runs=[run(1, "Ended", ended_ms=NOW - 50_000, end=end, reason=failed)],
-            metrics={"loss": {"last": 0.5, "step": 3, "at_ms": NOW - 1000, "n": 9}},
+            runs=[run(1, "Ended", ended_ms=NOW - 50_000, end=END, reason=failed)],
+            metrics=METRICS,
+            usage={"cpu_ms": 4200, "peak_memory_bytes": 2**30},
             timeline=[{"at_ms": NOW - 60_000, "what": "submitted by ada"}],
         ),
         wire.Show,
@@ -167,6 +174,7 @@ def test_a_page_says_everything() -> None:
         "  queue       default, priority 0",
         "  submitted   22:13:20 (1 min ago)",
         "  cluster     laptop",
+        "  uses        memory at most 1 GiB",
         "  code        1 file, 2 KiB, commit aaaaaaaaaaaa with changes",
         "  labels      team=x",
         "  outputs     /o",
@@ -184,11 +192,52 @@ def test_a_page_says_everything() -> None:
         "  last lines:",
         "  | loss is nan",
         "",
-        "  METRIC  LAST  STEP  VALUES  AGE",
-        "  loss     0.5     3       9  1 s",
+        "  METRIC                LAST  STEP   MIN  MAX  VALUES  AGE",
+        "  acc                    0.5     3  0.25    1       9  0 s",
+        "  loss    nan (1 not finite)     3     -    -       9  1 s",
         "",
         "  22:13:20  submitted by ada",
     ]
+
+
+USED = {
+    "cpus": 1.94,
+    "cpu_ms": 9000,
+    "memory_bytes": 300 * 2**20,
+    "processes": 3,
+    "gpu_memory_bytes": 2**30,
+    "gpu_busy_percent": 87,
+    "peak_memory_bytes": 2**29,
+    "peak_processes": 9,
+    "peak_gpu_memory_bytes": 2**31,
+}
+
+
+def test_a_page_says_what_a_run_uses() -> None:
+    """Now and at most; processors as many as are kept busy."""
+    shown = msgspec.convert(page("digits", "Running", usage=USED), wire.Show)
+    line = next(line for line in show.lines_of(shown, SCREEN, NOW) if "uses" in line)
+    assert line == (
+        "  uses        1.9 CPUs, memory 300 MiB (at most 512 MiB), 3 processes, "
+        "GPU memory 1 GiB (at most 2 GiB) 87 % busy"
+    )
+
+
+def test_a_wide_list_says_what_runs_use() -> None:
+    """In columns that sort by the numbers; a dash where nobody measured."""
+    busy = msgspec.convert(row("busy", "Running", usage=USED), wire.Row)
+    waits = msgspec.convert(row("waits", "Pending"), wire.Row)
+    over = msgspec.convert(row("over", "Failed", usage={"peak_memory_bytes": 2**20}), wire.Row)
+    columns = {one.key: one for one in workloads.columns(NOW)}
+    wanted = ("cpus", "memory", "peak", "procs", "gpumem", "gpupeak")
+    assert [[columns[key].cell(one) for key in wanted] for one in (busy, waits, over)] == [
+        ["1.9", "300 MiB", "512 MiB", "3", "1 GiB", "2 GiB"],
+        ["-"] * 6,
+        ["-", "-", "1 MiB", "-", "-", "-"],
+    ]
+    by_memory = columns["memory"].sort
+    assert by_memory is not None
+    assert [by_memory(one) for one in (busy, waits, over)] == [300 * 2**20, 0, 0]
 
 
 def test_an_end_after_several_runs_says_so() -> None:
@@ -248,7 +297,7 @@ FLEET = msgspec.convert(
             ],
         }
     ],
-    tuple[wire.ClusterView, ...],
+    tuple[fleet.ClusterView, ...],
 )
 
 

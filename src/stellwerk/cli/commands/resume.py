@@ -10,7 +10,7 @@ from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.session import connect
 from stellwerk.cli.terminal import Narrator
-from stellwerk.client.wire import ClusterView, Resumed
+from stellwerk.client.fleet import ClusterView, Resumed
 from stellwerk.core.model.errors import StellwerkError
 
 COLUMNS: list[Column[Resumed]] = [

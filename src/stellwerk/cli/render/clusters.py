@@ -8,7 +8,7 @@ from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import duration, plural, size
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client.wire import ClusterView, DeviceView
+from stellwerk.client.fleet import ClusterView, DeviceView
 
 BAR = 22
 GIB = 2**30

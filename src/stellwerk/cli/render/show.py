@@ -5,10 +5,10 @@ from typing import Any
 from stellwerk.cli.render.explain import place_in_line
 from stellwerk.cli.render.phases import STYLES
 from stellwerk.cli.render.reasons import in_full
-from stellwerk.cli.render.table import Column, table
+from stellwerk.cli.render.table import Cell, Column, table
 from stellwerk.cli.render.units import age, clock, duration, plural, size
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client.wire import RunView, Show
+from stellwerk.client.wire import RunView, Show, Usage
 
 LAST_LINES = 10
 
@@ -45,12 +45,36 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("place", place_in_line(place) if place and place.place else ""),
         ("submitted", f"{clock(show.submitted_ms, now_ms)} ({age(show.submitted_ms, now_ms)} ago)"),
         ("cluster", _where(show)),
+        ("uses", _uses(show.usage)),
         ("code", code),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(show.labels.items()))),
         ("outputs", show.output_dir or ""),
         ("checkpoints", show.checkpoint_dir or ""),
         ("decision", show.decision or ""),
     ]
+
+
+def _uses(usage: Usage | None) -> str:
+    """`1.9 CPUs, 340 MiB (at most 512 MiB), 3 processes`; of what is over the peaks alone."""
+    if usage is None:
+        return ""
+    parts = []
+    if usage.cpus is not None:
+        parts.append(f"{usage.cpus:.1f} CPUs")
+    parts.append(_with_peak(usage.memory_bytes, usage.peak_memory_bytes, "memory"))
+    if usage.processes is not None:
+        parts.append(plural(usage.processes, "process", "processes"))
+    if usage.gpu_memory_bytes is not None or usage.peak_gpu_memory_bytes:
+        gpu = _with_peak(usage.gpu_memory_bytes, usage.peak_gpu_memory_bytes or 0, "GPU memory")
+        busy = "" if usage.gpu_busy_percent is None else f" {usage.gpu_busy_percent} % busy"
+        parts.append(gpu + busy)
+    return ", ".join(filter(None, parts))
+
+
+def _with_peak(now: int | None, peak: int, what: str) -> str:
+    if now is None:
+        return f"{what} at most {size(peak)}" if peak else ""
+    return f"{what} {size(now)} (at most {size(peak)})" if peak > now else f"{what} {size(now)}"
 
 
 def _where(show: Show) -> str:
@@ -120,12 +144,21 @@ def _last_lines(show: Show) -> list[str]:
 def _metrics(metrics: dict[str, dict[str, Any]], terminal: Terminal, now_ms: int) -> list[str]:
     columns: list[Column[tuple[str, dict[str, Any]]]] = [
         Column("metric", "METRIC", lambda item: item[0]),
-        Column("last", "LAST", lambda item: _number(item[1].get("last")), right=True),
+        Column("last", "LAST", lambda item: _last(item[1]), right=True),
         Column("step", "STEP", lambda item: _number(item[1].get("step")), right=True),
+        Column("min", "MIN", lambda item: _number(item[1].get("min")), right=True),
+        Column("max", "MAX", lambda item: _number(item[1].get("max")), right=True),
         Column("values", "VALUES", lambda item: _number(item[1].get("n")), right=True),
         Column("age", "AGE", lambda item: age(item[1].get("at_ms"), now_ms), right=True),
     ]
     return [f"  {line}" for line in table(columns, sorted(metrics.items()), terminal)]
+
+
+def _last(metric: dict[str, Any]) -> Cell:
+    """The last value; it is marked when one of all wasn't a number."""
+    bad = metric.get("not_finite") or 0
+    text = _number(metric.get("last"))
+    return Cell(f"{text} ({bad} not finite)", "bad") if bad else Cell(text)
 
 
 def _number(value: object) -> str:

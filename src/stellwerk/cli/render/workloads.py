@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
-from stellwerk.cli.render.units import age, duration
-from stellwerk.client.wire import Row
+from stellwerk.cli.render.units import age, duration, size
+from stellwerk.client.wire import Row, Usage
 
 
 def columns(now_ms: int) -> list[Column[Row]]:
@@ -43,7 +43,39 @@ def columns(now_ms: int) -> list[Column[Row]]:
             lambda row: -1 if row.exit_code is None else row.exit_code,
             right=True,
         ),
+        *_usage_columns(),
         Column("why", "WHY", why, grows=True),
+    ]
+
+
+def _usage_columns() -> list[Column[Row]]:
+    """What the newest run uses and has used at most; shown with `wide`."""
+
+    def column(key: str, header: str, text: Callable[[Usage], str], field: str) -> Column[Row]:
+        return Column(
+            key,
+            header,
+            lambda row: text(row.usage) if row.usage else "-",
+            lambda row: (row.usage and getattr(row.usage, field)) or 0,
+            right=True,
+            wide=True,
+        )
+
+    def amount(value: int | None) -> str:
+        return "-" if value is None else size(value)
+
+    return [
+        column("cpus", "CPUS", lambda u: "-" if u.cpus is None else f"{u.cpus:.1f}", "cpus"),
+        column("memory", "MEMORY", lambda u: amount(u.memory_bytes), "memory_bytes"),
+        column("peak", "PEAK", lambda u: size(u.peak_memory_bytes), "peak_memory_bytes"),
+        column("procs", "PROCS", lambda u: str(u.processes or "-"), "processes"),
+        column("gpumem", "GPUMEM", lambda u: amount(u.gpu_memory_bytes), "gpu_memory_bytes"),
+        column(
+            "gpupeak",
+            "GPUPEAK",
+            lambda u: amount(u.peak_gpu_memory_bytes),
+            "peak_gpu_memory_bytes",
+        ),
     ]
 
 

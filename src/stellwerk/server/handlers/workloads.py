@@ -172,8 +172,8 @@ def _labels(given: list[str]) -> dict[str, str]:
 async def show_workload(ref: FromPath[str], services: Given) -> Show:
     """Everything about one workload, by its name, its id, or the unique beginning of its id."""
     workload = await services.find(ref)
-    folders = await services.folders(workload)
-    return await asyncio.to_thread(services.pages.show, workload, folders)
+    folders, told = await services.folders(workload), await services.telemetry(workload)
+    return await asyncio.to_thread(services.pages.show, workload, folders, told)
 
 
 @get(
