@@ -38,10 +38,17 @@ def test_show_gives_the_fields_that_programs_rely_on(server: FakeServer, stw: St
 
 def test_explain_asks_for_a_run(server: FakeServer, stw: Stw) -> None:
     """Each run has a decision of its own."""
-    server.on("GET", "/v1/workloads/digits/explain", {"name": "digits", "phase": "Running"})
+    answer = {"name": "digits", "phase": "Failed", "reasons": [reason("x", "ended", "the newest")]}
+    server.on("GET", "/v1/workloads/digits/explain", answer)
+    runs = [{**run(1, "Ended"), "reason": reason("y", "ended", "the first")}, run(2, "Ended")]
+    server.on("GET", "/v1/workloads/digits", show("digits", "Failed", runs=runs))
     result = stw("explain", "digits", "--run", "2")
-    assert result.lines == ["digits is Running (no decision recorded)"]
-    assert server.asked[-1].query == {"run": "2"}
+    assert result.lines == ["digits never ran (no decision recorded)", "  the newest  [x]"]
+    assert server.asked[0].query == {"run": "2"}
+    assert stw("explain", "digits", "--run", "1").lines[1:] == ["  the first  [y]"]
+    result = stw("explain", "digits", "--run", "7")
+    assert (result.code, result.out) == (3, "")
+    assert "digits has no run 7  help: it has runs 1 to 2" in result.err
 
 
 def test_logs_are_printed_and_nothing_else(server: FakeServer, stw: Stw) -> None:
@@ -82,7 +89,7 @@ def test_waiting_tells_that_it_still_waits(server: FakeServer, stw: Stw) -> None
 
 
 def test_the_queue_is_in_order(server: FakeServer, stw: Stw) -> None:
-    """Priority first, then who came first; what runs isn't in it."""
+    """Priority first, then who came first; what runs isn't in it, what is held has no place."""
     rows = [
         row("late", "Pending", submitted_ms=9),
         row("early", "Held", submitted_ms=5),
@@ -92,7 +99,7 @@ def test_the_queue_is_in_order(server: FakeServer, stw: Stw) -> None:
     ]
     server.on("GET", "/v1/workloads", {"items": rows, "seq": 1, "next": None})
     result = stw("queue", "default", "--columns", "place,name")
-    assert result.lines[1:] == ["1\tfirst", "2\tearly", "3\tlate"]
+    assert result.lines[1:] == ["1\tfirst", "-\tearly", "2\tlate"]
     assert result.err == "1 workload running.   next: stw explain first\n"
     names = [one["name"] for one in json.loads(stw("queue", "-o", "json").out)]
     assert names == ["other", "first", "early", "late"]
@@ -138,6 +145,20 @@ def test_all_needs_a_yes(server: FakeServer, stw: Stw) -> None:
     assert len(server.asked) == 1
     assert stw("cancel", "--all", "--yes", "--now").code == 0
     assert server.asked[-1].json() == {"now": True}
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"),
+    [
+        ("Cancelled", "a cancelled"),
+        ("Stopping", "a asked to end"),
+        ("Succeeded", "a ended before that: Succeeded"),
+    ],
+)
+def test_cancel_tells_what_came_of_it(server: FakeServer, stw: Stw, phase: str, told: str) -> None:
+    """What waits is over at once, what runs is asked, what was over stays as it was."""
+    server.on("POST", "/v1/workloads/a/cancel", {"id": "w", "name": "a", "phase": phase})
+    assert stw("cancel", "a").err.splitlines()[0] == told
 
 
 def test_many_are_asked_for_at_once(server: FakeServer, stw: Stw) -> None:
@@ -316,6 +337,15 @@ def test_names_are_completed_from_a_running_server(
     assert len(server.asked) == 1
 
 
+def test_verbs_complete_what_is_live(server: FakeServer, stw: Stw) -> None:
+    """Nobody cancels what has ended."""
+    from stellwerk.cli.session import complete_live
+
+    server.on("GET", "/v1/workloads", {"items": [row("digits")], "seq": 1, "next": None})
+    assert complete_live(None, None, "d") == ["digits"]  # type: ignore[arg-type]
+    assert server.asked[-1].query.get("all", "0") in {"0", "false"}
+
+
 def test_completion_never_starts_a_server() -> None:
     """Nor complains that none runs."""
     from stellwerk.cli.session import complete_names
@@ -329,5 +359,5 @@ def test_a_held_workload_is_told_with_its_reason(server: FakeServer, stw: Stw) -
     held = reason("held", "held", "held by ada", "stw release digits")
     server.on("GET", "/v1/workloads/digits", show("digits", "Held", reasons=[held]))
     result = stw("show", "digits")
-    assert "  held: held by ada  [held]" in result.lines
+    assert "  held by ada  [held]" in result.lines
     assert result.err == "next: stw explain digits\n"

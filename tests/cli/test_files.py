@@ -38,6 +38,15 @@ def test_files_are_listed(files: Path, stw: Stw) -> None:
     ]
 
 
+def test_each_listing_names_the_next_step(files: Path, stw: Stw) -> None:
+    """A command that works as it stands, but for the file's name."""
+    assert "stw cp digits:PATH .   or: stw ls digits outputs:" in stw("ls", "digits").err
+    assert "stw cp digits:outputs:sub/PATH ." in stw("ls", "digits", "outputs:sub").err
+    assert "stw cp digits:sub/a.txt ." in stw("ls", "digits", "sub/a.txt").err
+    assert "help: stw ls digits outputs:" in stw("ls", "digits", "outputs").err
+    assert "help: mkdir -p x/y" in stw("cp", "digits:sub/a.txt", "x/y/z").err
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [

@@ -107,14 +107,14 @@ def test_ctrl_c_on_a_terminal_asks(
     with start_following(job, 1.5, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         screen = read_until(ours, b"begun")
         process.send_signal(signal.SIGINT)
-        screen += read_until(ours, b"keep following: ")
+        screen += read_until(ours, b"then Enter: ")
         job.page = ended("Cancelled" if cancelled else "Succeeded", None if cancelled else 0)
         os.write(ours, answer)
         screen += read_until(ours, b"stw logs -f" if answer == b"d\n" else b"details: ")
         assert process.wait(timeout=10) == code
     os.close(theirs)
     os.close(ours)
-    assert b"digits goes on.  [d] detach, [c] cancel it, [f] keep following: " in screen
+    assert b"digits goes on.  [d] detach, [c] cancel it, [f] keep following, then Enter: " in screen
     paths = [asked.path.rsplit("/", 1)[1] for asked in job.server.asked]
     assert ("cancel" in paths) == cancelled
 

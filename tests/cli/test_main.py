@@ -49,23 +49,29 @@ def test_an_unknown_command_gets_the_nearest(stw: Stw) -> None:
     result = stw("expalin", "x")
     assert (result.code, result.out) == (2, "")
     assert (
-        result.err
-        == "error[usage]  there is no command `expalin`   help: did you mean `explain`?\n"
+        result.err == "error[usage]  there is no command `expalin`  help: did you mean `explain`?\n"
     )
+
+
+def test_without_a_command_the_help_is_shown(stw: Stw) -> None:
+    """As it is, since whoever types the bare name asks for it; but nothing was done."""
+    result = stw()
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("Usage: stw ")
 
 
 def test_an_unknown_option_gets_the_nearest(stw: Stw) -> None:
     """The same for options."""
     result = stw("ps", "--colums", "name")
     assert result.code == 2
-    assert "there is no option `--colums`   help: did you mean `--columns`?" in result.err
+    assert "there is no option `--colums`  help: did you mean `--columns`?" in result.err
 
 
 def test_a_missing_argument_names_the_help(stw: Stw) -> None:
     """What is missing, and where to read on."""
     result = stw("show")
     assert result.code == 2
-    assert result.err == "error[usage]  missing argument 'NAME'   help: stw show --help\n"
+    assert result.err == "error[usage]  missing argument 'NAME'  help: stw show --help\n"
 
 
 @pytest.mark.parametrize(

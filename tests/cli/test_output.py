@@ -79,6 +79,8 @@ def test_rows_are_sorted_by_a_column(stw: Stw) -> None:
     assert stw("ps", "-o", "name", "--sort", "runs").lines == ["eval", "digits"]
     assert stw("ps", "-o", "name", "--sort", "-runs").lines == ["digits", "eval"]
     assert stw("ps", "-o", "name", "--sort", "name").lines == ["digits", "eval"]
+    by_header = stw("ps", "--columns", "name,ran,PRIO", "--sort", "-prio")
+    assert by_header.lines[0] == "NAME\tRAN\tPRIO"
 
 
 @pytest.mark.parametrize("option", ["--sort", "--columns"])
@@ -115,6 +117,7 @@ def test_an_empty_list_says_what_to_do(server: FakeServer, stw: Stw) -> None:
     result = stw("ps")
     assert (result.code, result.out) == (0, "")
     assert result.err == "nothing waits or runs\nnext: stw ps -A, or: stw run task.yaml\n"
+    assert stw("ps", "sweep-*").err.startswith("none that waits or runs is like that\n")
     assert json.loads(stw("ps", "-o", "json").out) == []
 
 

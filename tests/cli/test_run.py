@@ -231,8 +231,16 @@ def test_a_missing_file_suggests_what_may_be_meant(stw: Stw, task: str) -> None:
     """Many type a command where a file is wanted."""
     result = stw("run", "train.py")
     assert result.code == 2
-    assert "train.py can't be read: No such file" in result.err
+    assert (
+        "train.py is a program, not a task file  help: to run it: stw run -- python" in result.err
+    )
+    result = stw("run", "train")
+    assert result.code == 2
+    assert "train can't be read: No such file" in result.err
     assert "stw run -- COMMAND" in result.err
+    result = stw("run", "python", "train.py")
+    assert result.code == 2
+    assert "a command goes after `--`: stw run -- python train.py" in result.err
 
 
 def test_a_missing_work_directory_says_where_it_was_looked_for(stw: Stw, task: str) -> None:
@@ -260,4 +268,4 @@ def test_a_large_work_directory_needs_a_yes(
     assert "--yes" in result.err
     result = stw("run", "-d", "--yes", task)
     assert result.code == 0
-    assert "packed 3 files, 0 B (0 B sent)" in result.err
+    assert "packed 3 files, 0 B (the server has them already)" in result.err

@@ -63,6 +63,9 @@ def report(error: BaseException) -> int:
             return error.code if isinstance(error.code, int) else FAILED
         case click.exceptions.Exit():
             return error.exit_code
+        case click.exceptions.NoArgsIsHelpError():
+            _say([error.format_message()])
+            return USAGE
         case click.UsageError():
             _say([_usage_line(error)])
             return USAGE
@@ -95,19 +98,19 @@ def _usage_line(error: click.UsageError) -> str:
         hint = f"did you mean `{error.possibilities[0]}`?"
     if not hint and error.ctx is not None:
         hint = f"{error.ctx.command_path} --help"
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     if isinstance(error, click.NoSuchOption):
         message = f"there is no option `{error.option_name}`"
     message = message[:1].lower() + message[1:]
-    return f"error[usage]  {message}   help: {hint}" if hint else f"error[usage]  {message}"
+    return f"error[usage]  {message}  help: {hint}" if hint else f"error[usage]  {message}"
 
 
 def _unforeseen(error: BaseException) -> str:
     kind = type(error).__name__
     said = " ".join(str(error).split())[:300]
     if isinstance(error, OSError):
-        return f"error[system]  {said or kind}   help: STW_DEBUG=1 shows where"
-    return f"error[internal]  {kind}: {said}   help: STW_DEBUG=1 shows where; please report it"
+        return f"error[system]  {said or kind}  help: STW_DEBUG=1 shows where"
+    return f"error[internal]  {kind}: {said}  help: STW_DEBUG=1 shows where; please report it"
 
 
 def _say(lines: list[str]) -> None:

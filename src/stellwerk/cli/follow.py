@@ -84,6 +84,7 @@ def _tell_end(client: Client, id: str, narrator: Narrator) -> int:
 def _interrupted(client: Client, id: str, narrator: Narrator, watcher: "_Watcher") -> int | None:
     """What Ctrl-C means: None to go on following, else the exit code."""
     watcher.pause()
+    name = id
     try:
         name = client.get(id).name
         if sys.stdin.isatty() and narrator.terminal.is_tty:
@@ -102,7 +103,7 @@ def _interrupted(client: Client, id: str, narrator: Narrator, watcher: "_Watcher
         narrator.insist(f"{name} goes on; to follow it again: stw logs -f {name}")
         return INTERRUPTED
     except KeyboardInterrupt:
-        narrator.insist(f"it goes on; to follow it again: stw logs -f {id}")
+        narrator.insist(f"{name} goes on; to follow it again: stw logs -f {name}")
         return INTERRUPTED
     except StellwerkError as error:
         narrator.insist(str(error))

@@ -72,7 +72,7 @@ def _gathering(command: Command, *, lists: bool) -> Command:
             "output_format",
             type=click.Choice(FORMATS),
             default=None,
-            help="How to write it (default: table).",
+            help="table (default), wide, json, jsonl, yaml or name.",
             metavar="FORMAT",
         ),
         click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters."),
@@ -162,20 +162,25 @@ def narrate(line: str) -> None:
 def _chosen(columns: Sequence[Column[T]], output: Output) -> list[Column[T]]:
     if not output.columns:
         return [column for column in columns if output.format == "wide" or not column.wide]
-    by_key = {column.key: column for column in columns}
-    unknown = [key for key in output.columns if key not in by_key]
-    if unknown:
-        raise usage(
-            "usage/columns", f"there is no column `{unknown[0]}`", f"there are: {', '.join(by_key)}"
-        )
-    return [by_key[key] for key in output.columns]
+    chosen = [_named(columns, key) for key in output.columns]
+    known = ", ".join(column.key for column in columns)
+    for key, column in zip(output.columns, chosen, strict=True):
+        if column is None:
+            raise usage("usage/columns", f"there is no column `{key}`", f"there are: {known}")
+    return [column for column in chosen if column is not None]
+
+
+def _named(columns: Sequence[Column[T]], key: str) -> Column[T] | None:
+    """The column of this key, or with this header."""
+    by_header = (column for column in columns if column.header.lower() == key)
+    return next((column for column in columns if column.key == key), next(by_header, None))
 
 
 def _sorted(items: Sequence[T], columns: Sequence[Column[T]], sort: str) -> Sequence[T]:
     if not sort:
         return items
     key = sort.removeprefix("-").lower()
-    found = next((column for column in columns if column.key == key), None)
+    found = _named(columns, key)
     if found is not None:
         cell = found.cell
         by = found.sort or (lambda row: str(cell(row)))

@@ -11,6 +11,7 @@ from stellwerk.cli.errors import NOT_FOUND, CommandError, usage
 from stellwerk.client.wire import Show
 
 AREAS = ("work", "outputs", "checkpoints")
+NAMES = {"work": "work directory", "outputs": "outputs", "checkpoints": "checkpoints"}
 
 
 class Place(NamedTuple):
@@ -43,8 +44,8 @@ def find(show: Show, text: str) -> Place:
     if not os.path.lexists(path):
         raise CommandError(
             "files/not-found",
-            f"{show.name} has no `{inner}` in its {area}",
-            f"stw ls {show.name} {area}:",
+            f"{show.name} has no `{inner}` in its {NAMES[area]}",
+            f"stw ls {show.name} {inner if inner in AREAS else area}:",
             exit_code=NOT_FOUND,
         )
     return Place(area, root, path)

@@ -72,6 +72,16 @@ def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_live(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of what waits or runs, for the verbs that change its course."""
+    try:
+        with connect(start=False) as client:
+            names = [row.name for row in client.list(limit=NAMES)]
+    except StellwerkError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def _remembered_names() -> list[str]:
     with connect(start=False) as client:
         return _names_of(client)

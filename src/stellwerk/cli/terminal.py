@@ -118,7 +118,7 @@ class Narrator:
             self._clear()
             self._to_new_line()
             while True:
-                self._write(f"{question}  {choice}: ")
+                self._write(f"{question}  {choice}, then Enter: ")
                 typed = sys.stdin.readline()
                 key = typed.strip()[:1].lower()
                 if key in answers:

@@ -4,6 +4,7 @@ Turns them into a wish for the client: variables and secrets are read where the 
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +49,13 @@ class TaskCommand(click.Command):
             at = args.index("--")
             ctx.meta[ARGV] = args[at + 1 :]
             args = args[:at]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "extra argument" in error.message:
+                hint = f"a command goes after `--`: {ctx.command_path} -- python train.py"
+                error.hint = hint  # type: ignore[attr-defined]
+            raise
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The two ways to call it."""
@@ -109,6 +116,9 @@ def wish_of(file: str | None, flags: dict[str, Any]) -> Wish:
         what = "a file and a command" if file else "nothing to run"
         verb = context.command.name
         raise usage("usage/what", f"got {what}", f"stw {verb} FILE, or: stw {verb} -- COMMAND")
+    if file is not None and file.endswith(".py"):
+        remedy = f"to run it: stw {context.command.name} -- python {shlex.quote(file)}"
+        raise usage("usage/what", f"{file} is a program, not a task file", remedy)
     overrides: dict[str, Override] = {
         name: flags[name] for name in OVERRIDES if flags[name] is not None
     }

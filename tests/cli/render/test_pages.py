@@ -157,6 +157,7 @@ def test_a_page_says_everything() -> None:
             exit_code=3,
             reasons=[failed],
             labels={"team": "x"},
+            work_dir="/w",
             output_dir="/o",
             decision="d-1",
             snapshot={"hash": "h", "files": 1, "bytes": 2048, "commit": "a" * 40, "dirty": True},
@@ -174,9 +175,11 @@ def test_a_page_says_everything() -> None:
         "  queue       default, priority 0",
         "  submitted   22:13:20 (1 min ago)",
         "  cluster     laptop",
+        "  task        run: x",
         "  uses        memory at most 1 GiB",
         "  code        1 file, 2 KiB, commit aaaaaaaaaaaa with changes",
         "  labels      team=x",
+        "  folder      /w",
         "  outputs     /o",
         "  decision    d-1",
         "",
@@ -248,7 +251,7 @@ def test_an_end_after_several_runs_says_so() -> None:
         wire.Show,
     )
     assert ending.ending(shown)[0] == (
-        "digits succeeded on laptop: ran 59.8 s, waited 10.2 s, 2 runs, exit 0"
+        "digits succeeded on laptop: ran 59.8 s in the last of 2 runs, waited 10.2 s, exit 0"
     )
 
 

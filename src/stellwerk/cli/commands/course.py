@@ -10,7 +10,7 @@ from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
-from stellwerk.cli.session import chosen_names, complete_names, connect
+from stellwerk.cli.session import chosen_names, complete_live, connect
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.api import Client
 from stellwerk.client.wire import Changed
@@ -22,7 +22,7 @@ TOLD = 20
 COLUMNS: list[Column[Changed]] = [
     Column("name", "NAME", lambda changed: changed.name),
     Column("id", "ID", lambda changed: changed.id, wide=True),
-    Column("phase", "WAS", lambda changed: phase_cell(changed.phase)),
+    Column("phase", "PHASE", lambda changed: phase_cell(changed.phase)),
 ]
 
 
@@ -30,7 +30,7 @@ def _which(command: Any) -> Any:
     """Names, labels or all."""
     for decorator in reversed(
         [
-            click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_names),
+            click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_live),
             click.option(
                 "-l",
                 "--label",
@@ -64,7 +64,7 @@ def cancel(
     chosen = chosen_names(client, names, labels, everything=everything, phases=LIVE)
     if everything and chosen and not yes:
         _confirm(len(chosen))
-    _each(client, chosen, lambda asked, name: asked.cancel(name, now=now), output, "asked to end")
+    _each(client, chosen, lambda asked, name: asked.cancel(name, now=now), output, _ending)
 
 
 @click.command("hold", epilog="Example: stw hold digits")
@@ -74,7 +74,7 @@ def hold(names: tuple[str, ...], labels: tuple[str, ...], everything: bool, outp
     """Keep waiting workloads from starting, until `stw release`."""
     client = connect()
     chosen = chosen_names(client, names, labels, everything=everything, phases="Pending")
-    _each(client, chosen, Client.hold, output, "held back")
+    _each(client, chosen, Client.hold, output, lambda _: "held back")
 
 
 @click.command("release", epilog="Example: stw release digits")
@@ -86,7 +86,7 @@ def release(
     """Let held workloads start."""
     client = connect()
     chosen = chosen_names(client, names, labels, everything=everything, phases="Held")
-    _each(client, chosen, Client.release, output, "released")
+    _each(client, chosen, Client.release, output, lambda _: "released")
 
 
 @click.command(
@@ -112,12 +112,12 @@ def prio(
         chosen,
         lambda asked, name: asked.set_priority(name, priority),
         output,
-        f"given priority {priority}",
+        lambda _: f"given priority {priority}",
     )
 
 
 @click.command("lost", epilog="Example: stw lost digits")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_live)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @list_options
 def lost(names: tuple[str, ...], yes: bool, output: Output) -> None:
@@ -128,7 +128,14 @@ def lost(names: tuple[str, ...], yes: bool, output: Output) -> None:
     client = connect()
     if not yes:
         _confirm(len(names), "give up runs whose machines may only be cut off")
-    _each(client, names, Client.declare_lost, output, "given up")
+    _each(client, names, Client.declare_lost, output, lambda _: "given up")
+
+
+def _ending(phase: str) -> str:
+    """What `cancel` has come to, by the phase that a workload is in now."""
+    if phase == "Cancelled":
+        return "cancelled"
+    return "asked to end" if phase in LIVE.split() else f"ended before that: {phase}"
 
 
 def _confirm(count: int, what: str = "cancel") -> None:
@@ -144,7 +151,7 @@ def _each(
     names: Sequence[str],
     change: Callable[[Client, str], Changed],
     output: Output,
-    done: str,
+    done: Callable[[str], str],
 ) -> None:
     """Does it for each, tells every refusal, and ends with the code of the first one."""
     changed: list[Changed] = []
@@ -165,13 +172,14 @@ def _each(
         raise StopError(code)
 
 
-def _tell(changed: Sequence[Changed], done: str, *, named: bool) -> None:
+def _tell(changed: Sequence[Changed], done: Callable[[str], str], *, named: bool) -> None:
     for one in changed[:TOLD]:
-        narrate(f"{one.name} {done}")
+        narrate(f"{one.name} {done(one.phase)}")
     if len(changed) > TOLD:
-        narrate(f"and {len(changed) - TOLD:,} more {done}")
+        how = {done(one.phase) for one in changed[TOLD:]}
+        narrate(f"and {len(changed) - TOLD:,} more {how.pop() if len(how) == 1 else ''}".rstrip())
     if not named:
-        narrate("there is no such workload; stw ps -A lists all")
+        narrate("none of those that wait or run is meant; stw ps lists them")
     elif changed:
         narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")
 

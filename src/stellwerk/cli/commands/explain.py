@@ -1,10 +1,15 @@
 """`stw explain`: the decision behind where a workload is, or why it waits."""
 
-import click
+from collections.abc import Sequence
 
+import click
+from msgspec import structs
+
+from stellwerk.cli.errors import NOT_FOUND, CommandError
 from stellwerk.cli.output import Output, narrate, one_options, write_one
 from stellwerk.cli.render.explain import lines_of
 from stellwerk.cli.session import complete_names, connect, now_ms
+from stellwerk.client.wire import Explained, RunView
 
 
 @click.command("explain", epilog="Example: stw explain digits --run 1")
@@ -13,9 +18,24 @@ from stellwerk.cli.session import complete_names, connect, now_ms
 @one_options
 def command(name: str, run: int | None, output: Output) -> None:
     """Say why it is here and not there, or why it waits, and what would change that."""
-    explained = connect().explain(name, run)
+    client = connect()
+    explained = client.explain(name, run)
+    if run is not None:
+        explained = _of_run(explained, run, client.get(explained.id or name).runs)
     write_one(
         explained, lines_of(explained, output.terminal(), now_ms()), output, name=explained.name
     )
     if output.for_people:
         narrate(f"next: stw show {explained.name}")
+
+
+def _of_run(explained: Explained, number: int, runs: Sequence[RunView]) -> Explained:
+    """The answer for one run: of an older one the reasons are those of its own end."""
+    run = next((one for one in runs if one.number == number), None)
+    if run is None:
+        there = f"it has runs 1 to {runs[-1].number}" if runs else "it hasn't run yet"
+        what = f"{explained.name} has no run {number}"
+        raise CommandError("find/run", what, there, exit_code=NOT_FOUND)
+    if run is runs[-1]:
+        return explained
+    return structs.replace(explained, reasons=[run.reason] if run.reason else [])

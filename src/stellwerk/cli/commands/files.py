@@ -55,11 +55,11 @@ def ls(name: str, path: str, output: Output) -> None:
         output,
         name=lambda line: line.name,
         empty=f"the {place.area} of {show.name} is empty" if place.path == place.root else "empty",
-        then=f"in {place.path}   next: stw cp {show.name}:{_shown_area(place)}PATH .",
+        then=f"in {place.path}   next: {_next(show.name, place)}",
     )
 
 
-@click.command("cp", epilog="Example: stw cp digits:outputs:model.npz .")
+@click.command("cp", epilog="Example: stw cp digits:outputs:model.pkl .")
 @click.argument("source", metavar="NAME:PATH")
 @click.argument("destination", metavar="DEST", default=".")
 @click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
@@ -80,8 +80,14 @@ def cp(source: str, destination: str, force: bool) -> None:
     narrate(f"copied {plural(count, 'file')} to {target}")
 
 
-def _shown_area(place: Place) -> str:
-    return "" if place.area == "work" else f"{place.area}:"
+def _next(name: str, place: Place) -> str:
+    """How to copy from there; from the work directory also where results are."""
+    area = "" if place.area == "work" else f"{place.area}:"
+    inner = "" if place.path == place.root else f"{os.path.relpath(place.path, place.root)}/"
+    if inner and not os.path.isdir(place.path):
+        return f"stw cp {name}:{area}{inner[:-1]} ."
+    more = f"   or: stw ls {name} outputs:" if not area and not inner else ""
+    return f"stw cp {name}:{area}{inner}PATH .{more}"
 
 
 def _copy(source: str, target: str) -> int:
@@ -92,7 +98,10 @@ def _copy(source: str, target: str) -> int:
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
     except (OSError, shutil.Error) as error:
         said = getattr(error, "strerror", None) or str(error)[:300]
-        raise CommandError("files/copy", f"{source} can't be copied to {target}: {said}") from error
+        above = os.path.dirname(target)
+        remedy = f"mkdir -p {above}" if above and not os.path.isdir(above) else ""
+        message = f"{source} can't be copied to {target}: {said}"
+        raise CommandError("files/copy", message, remedy) from error
     return sum(len(files) for _, _, files in os.walk(target))
 
 

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 import click
 
 from stellwerk.cli.output import Output, list_options, write_list
+from stellwerk.cli.render.phases import DOING
 from stellwerk.cli.render.workloads import columns
 from stellwerk.cli.session import connect, label_of, now_ms, parse_labels
 from stellwerk.cli.watching import watched
@@ -13,12 +14,16 @@ from stellwerk.client.wire import Row
 
 
 @click.command("ps", epilog="Example: stw ps -A 'sweep-*' --phase Failed")
-@click.argument("pattern", required=False, metavar="[NAMEPATTERN]")
+@click.argument("pattern", required=False, metavar="[PATTERN]")
 @click.option("-A", "--all", "everything", is_flag=True, help="Those that have ended, too.")
 @click.option(
     "-l", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="With this label."
 )
-@click.option("--phase", help="In this phase, e.g. Running or Failed.")
+@click.option(
+    "--phase",
+    shell_complete=lambda _ctx, _param, typed: [one for one in DOING if one.startswith(typed)],
+    help="In this phase, e.g. Running or Failed.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever it changes.")
 @list_options
 def command(
@@ -39,7 +44,7 @@ def command(
             columns(now_ms()),
             output,
             name=label_of,
-            empty="nothing waits or runs" if not everything else "no workload yet",
+            empty=_nothing(everything, bool(pattern or labels or phase)),
             then=_then(rows, everything),
         )
 
@@ -65,6 +70,13 @@ def _matches(row: Row, pattern: str) -> bool:
 
 def _names_an_end(phase: str | None) -> bool:
     return (phase or "").lower() in {"succeeded", "failed", "cancelled"}
+
+
+def _nothing(everything: bool, chosen: bool) -> str:
+    """What an empty list means."""
+    if chosen:
+        return "none is like that" if everything else "none that waits or runs is like that"
+    return "no workload yet" if everything else "nothing waits or runs"
 
 
 def _then(rows: list[Row], everything: bool) -> str:

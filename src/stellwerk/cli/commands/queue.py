@@ -1,5 +1,7 @@
 """`stw queue`: who waits, in which order, and for what."""
 
+from itertools import count
+
 import click
 
 from stellwerk.cli.output import Output, list_options, write_list
@@ -25,7 +27,7 @@ def command(queue: str | None, labels: tuple[str, ...], watch: bool, output: Out
 
     def show() -> None:
         rows = client.list(labels=parse_labels(labels))
-        lines = list(enumerate(waiting_in_order(rows, queue), 1))
+        lines = numbered(waiting_in_order(rows, queue))
         running = [row for row in rows if row.phase not in WAITING]
         if output.for_people:
             write_list(
@@ -33,7 +35,7 @@ def command(queue: str | None, labels: tuple[str, ...], watch: bool, output: Out
                 queue_columns(now_ms()),
                 output,
                 name=lambda line: line[1].name,
-                empty="nothing waits",
+                empty=f"nothing waits in queue {queue}" if queue else "nothing waits",
                 then=_then([row for _, row in lines], len(running)),
             )
         else:
@@ -46,6 +48,12 @@ def waiting_in_order(rows: tuple[Row, ...], queue: str | None) -> list[Row]:
     """The waiting of all queues or of one: higher priority first, then who came first."""
     chosen = [row for row in rows if row.phase in WAITING and queue in {None, row.queue}]
     return sorted(chosen, key=lambda row: (-row.priority, row.submitted_ms, row.id))
+
+
+def numbered(waiting: list[Row]) -> list[tuple[int, Row]]:
+    """Their places in line; what somebody holds back stands in none."""
+    places = count(1)
+    return [(next(places) if row.phase == "Pending" else 0, row) for row in waiting]
 
 
 def _then(waiting: list[Row], running: int) -> str:

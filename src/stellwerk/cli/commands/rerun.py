@@ -14,7 +14,7 @@ from stellwerk.cli.terminal import Narrator
 @click.argument("name", shell_complete=complete_names)
 @click.option("-d", "--detach", is_flag=True, help="Submit only; don't follow.")
 @click.option("--key", default="", help="Submit at most once under this key.")
-@click.option("-q", "--quiet", is_flag=True, help="Only the job's output.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the job's output, and why it failed.")
 @click.option(
     "-o",
     "output_format",
@@ -23,7 +23,11 @@ from stellwerk.cli.terminal import Narrator
     help="Print this of the new workload, and don't follow.",
 )
 def command(name: str, key: str, **flags: Any) -> int:
-    """Submit the same task again: same text, code, variables and secrets; then follow it."""
+    """Submit the same task again: same text, code, variables and secrets; then follow it.
+
+    It is a new job, with empty folders for checkpoints and outputs. What you have changed since
+    counts only for `stw run`.
+    """
     client = connect()
     narrator = Narrator(quiet=flags["quiet"])
     submitted = client.rerun(name, key=key)

@@ -36,7 +36,7 @@ from stellwerk.core.model.errors import StellwerkError
     metavar="ID",
     help="Only if what `stw plan` said is still so; else exit 5.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Only the job's output.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the job's output, and why it failed.")
 @click.option(
     "-o",
     "output_format",
@@ -91,7 +91,8 @@ def _submitted(client: Client, wish: Wish, narrator: Narrator) -> Submitted:
         raise refused(error, narrator, "nothing was submitted") from error
     if packed := prepared.packed:
         what = f"{plural(packed.file_count, 'file')}, {size(packed.byte_count)}"
-        narrator.say(f"packed {what} ({size(sent)} sent)")
+        how = f"{size(sent)} sent" if sent else "the server has them already"
+        narrator.say(f"packed {what} ({how})")
         for notice in packed.notices:
             narrator.say(f"note: {notice}")
     narrator.say(f"submitted {submitted.name} ({submitted.id})")

@@ -26,4 +26,7 @@ def _next(show: Show) -> str:
         return f"stw logs -f {show.name}"
     if show.phase == "Succeeded":
         return f"stw ls {show.name} outputs:   or: stw logs {show.name}"
-    return f"stw logs {show.name}   or, once it is mended: stw rerun {show.name}"
+    again = f"the same code again: stw rerun {show.name}"
+    if show.phase == "Failed":
+        again = f"once it is mended, `stw run` it; {again}"
+    return f"stw logs {show.name}   or, {again}"

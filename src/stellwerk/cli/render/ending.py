@@ -2,7 +2,7 @@
 
 from stellwerk.cli.render.phases import doing
 from stellwerk.cli.render.reasons import in_full
-from stellwerk.cli.render.units import duration, plural, size
+from stellwerk.cli.render.units import duration, size
 from stellwerk.client.wire import RunView, Show
 
 LAST_LINES = 10
@@ -34,13 +34,13 @@ def _where(run: RunView | None) -> list[str]:
 
 def _numbers(show: Show, run: RunView | None) -> str:
     parts = []
+    count = len(show.runs)
     if run and run.started_ms and (run.ended_ms or show.ended_ms):
-        parts.append(f"ran {duration((run.ended_ms or show.ended_ms or 0) - run.started_ms)}")
+        took = duration((run.ended_ms or show.ended_ms or 0) - run.started_ms)
+        parts.append(f"ran {took}" + (f" in the last of {count} runs" if count > 1 else ""))
     first = show.runs[0].started_ms if show.runs else None
     if first and first - show.submitted_ms >= 1000:
         parts.append(f"waited {duration(first - show.submitted_ms)}")
-    if len(show.runs) > 1:
-        parts.append(plural(len(show.runs), "run"))
     if run and run.end and run.end.peak_memory_bytes:
         parts.append(f"peak memory {size(run.end.peak_memory_bytes)}")
     if show.exit_code is not None:

@@ -7,15 +7,20 @@ from stellwerk.core.model.reasons import RenderedReason
 
 def in_a_row(reasons: Iterable[RenderedReason]) -> str:
     """All reasons on one line, as in a list."""
-    return " | ".join(f"{reason.tier}: {reason.sentence}" for reason in reasons)
+    return " | ".join(in_short(reason) for reason in reasons)
+
+
+def in_short(reason: RenderedReason) -> str:
+    """A reason with its tier, unless the sentence begins with it or it tells of an end."""
+    told = reason.tier == "ended" or reason.sentence.startswith(f"{reason.tier} ")
+    return reason.sentence if told else f"{reason.tier}: {reason.sentence}"
 
 
 def in_full(reasons: Iterable[RenderedReason], indent: str = "  ") -> list[str]:
     """Each reason with its remedy, two lines each."""
     lines = []
     for reason in reasons:
-        tier = "" if reason.tier == "ended" else f"{reason.tier}: "
-        lines.append(f"{indent}{tier}{reason.sentence}  [{reason.code}]")
+        lines.append(f"{indent}{in_short(reason)}  [{reason.code}]")
         if reason.remedy:
             who = "" if reason.who == "you" else f"{reason.who}: "
             lines.append(f"{indent}  -> {who}{reason.remedy}")

@@ -9,6 +9,7 @@ from stellwerk.cli.render.table import Cell, Column, table
 from stellwerk.cli.render.units import age, clock, duration, plural, size
 from stellwerk.cli.terminal import Terminal
 from stellwerk.client.wire import RunView, Show, Usage
+from stellwerk.core.model.catalogue import WHY_STOPPED
 
 LAST_LINES = 10
 
@@ -45,9 +46,11 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("place", place_in_line(place) if place and place.place else ""),
         ("submitted", f"{clock(show.submitted_ms, now_ms)} ({age(show.submitted_ms, now_ms)} ago)"),
         ("cluster", _where(show)),
+        ("task", show.task.strip() if len(show.task.strip().splitlines()) == 1 else ""),
         ("uses", _uses(show.usage)),
         ("code", code),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(show.labels.items()))),
+        ("folder", show.work_dir or ""),
         ("outputs", show.output_dir or ""),
         ("checkpoints", show.checkpoint_dir or ""),
         ("decision", show.decision or ""),
@@ -131,7 +134,7 @@ def _how(run: RunView) -> str:
         return run.end.message or run.end.how
     if not run.reachable:
         return "its machine can't be reached"
-    return f"notice: {run.notice}" if run.notice else ""
+    return f"told to stop: {WHY_STOPPED.get(run.notice, run.notice)}" if run.notice else ""
 
 
 def _last_lines(show: Show) -> list[str]:

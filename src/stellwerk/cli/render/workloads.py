@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from stellwerk.cli.render.phases import phase_cell
+from stellwerk.cli.render.reasons import in_short
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, duration, size
 from stellwerk.client.wire import Row, Usage
@@ -80,9 +81,9 @@ def _usage_columns() -> list[Column[Row]]:
 
 
 def queue_columns(now_ms: int) -> list[Column[tuple[int, Row]]]:
-    """What `queue` shows: the waiting, in their order."""
+    """What `queue` shows: the waiting in their order; 0 is the place of whom somebody holds."""
     return [
-        Column("place", "#", lambda line: str(line[0]), lambda line: line[0], right=True),
+        Column("place", "#", lambda line: str(line[0] or "-"), lambda line: line[0], right=True),
         Column("name", "NAME", lambda line: line[1].name),
         Column("id", "ID", lambda line: line[1].id, wide=True),
         Column("owner", "OWNER", lambda line: line[1].owner),
@@ -110,9 +111,7 @@ def why(row: Row) -> str:
     """The worst reason that holds, for what waits or failed."""
     if row.reason is None or row.phase == "Succeeded":
         return ""
-    if row.ended:
-        return row.reason.sentence
-    return f"{row.reason.tier}: {row.reason.sentence}"
+    return row.reason.sentence if row.ended else in_short(row.reason)
 
 
 def ran_ms(row: Row, now_ms: int) -> int:
