@@ -4,7 +4,7 @@ from stellwerk.core.model.reasons import Entry
 
 ENDED = {
     "succeeded": Entry("ended", "you", "it ended with exit code 0", "`stw logs` shows its output"),
-    "cancelled": Entry("ended", "you", "cancelled by {actor}", "`stw rerun` starts it again"),
+    "cancelled": Entry("ended", "you", "cancelled by {actor}", "`stw rerun` starts it anew"),
     "exit_code": Entry(
         "ended",
         "you",
@@ -31,7 +31,7 @@ ENDED = {
         "with `memory:`",
     ),
     "killed_by_order": Entry(
-        "ended", "you", "it was killed by order", "`stw rerun` starts it again"
+        "ended", "you", "it was killed by order", "`stw rerun` starts it anew"
     ),
     "aborted": Entry(
         "ended",
@@ -69,7 +69,7 @@ ENDED = {
         "ended",
         "you",
         "it ran longer than its time limit[ of {limit_ms}]",
-        "give it more with --time-limit, or let it write checkpoints and submit it again",
+        "give it more with --time-limit; what it saved stays: `stw ls NAME checkpoints:`",
     ),
     "out_of_memory": Entry(
         "ended",
@@ -117,7 +117,8 @@ ENDED = {
         "ended",
         "you",
         "a file was not found: {line}",
-        "check that it is in the workdir and that .gitignore or .skyignore doesn't leave it out",
+        "check its path, that the task has a `workdir:` it is in, and that .gitignore or "
+        ".skyignore doesn't leave it out",
     ),
     "no_permission": Entry(
         "ended", "you", "permission was denied: {line}", "check the file's owner and mode"
@@ -150,7 +151,7 @@ ENDED = {
         "ended",
         "you",
         "the command could not be started[: {message}]",
-        "check the work directory and the interpreter",
+        "check its spelling, its PATH, the work directory and the interpreter",
     ),
     "start_refused": Entry(
         "ended",
