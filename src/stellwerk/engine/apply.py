@@ -16,7 +16,7 @@ from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state import State
 from stellwerk.drivers.base import Driver, DriverError, StartOrder, StopOrder
 from stellwerk.engine.orders import start_order
-from stellwerk.store import Store, StoreError
+from stellwerk.store import PASSING, Store, StoreError
 
 log = logging.getLogger("stellwerk.engine")
 
@@ -157,8 +157,10 @@ class Hands:
                     return
                 log.info("%s: %s; again in %.1f s", name, error.message, delay)
             except StoreError as error:
-                refused(error.code, str(error))
-                return
+                if error.code not in PASSING:
+                    refused(error.code, str(error))
+                    return
+                log.info("%s: %s; again in %.1f s", name, error.message, delay)
             except Exception:
                 # A fault of ours with one order must not end all the others. Whether it was carried
                 # out isn't known, so it is given again.

@@ -34,10 +34,10 @@ from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import View, Viewer
 from stellwerk.drivers.base import Driver
 from stellwerk.engine.apply import Hands
-from stellwerk.engine.clock import Clock
+from stellwerk.engine.clock import Clock, SteadyClock
 from stellwerk.engine.measure import Measures
 from stellwerk.engine.watch import Watch
-from stellwerk.store import Batch, Store, StoreError
+from stellwerk.store import PASSING, Batch, Store, StoreError
 
 log = logging.getLogger("stellwerk.engine")
 
@@ -47,8 +47,6 @@ IMAGE_EVERY = 20_000
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 10.0
 ENGINE = "engine"
-WAIT_FOR = ("store/full", "store/io", "store/locked")
-"""What a write can wait out; with any other refusal this engine must not go on."""
 
 
 class Status(Struct, frozen=True):
@@ -79,7 +77,7 @@ class Engine:
         self.store = store
         self.drivers = {driver.cluster: driver for driver in drivers}
         self.state = State()
-        self._clock = clock
+        self._clock = SteadyClock(clock)
         self._viewer = Viewer(self.state)
         self._memory = Memory()
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
@@ -151,7 +149,8 @@ class Engine:
 
     async def load(self) -> None:
         """Becomes the leader, so that nobody else writes, then brings the state back."""
-        epoch = await asyncio.to_thread(self.store.raise_epoch, CORE_VERSION)
+        at_least = self._clock.now_ms() // 1000
+        epoch = await asyncio.to_thread(self.store.raise_epoch, CORE_VERSION, at_least)
         self.state, self._image_seq = await asyncio.to_thread(load_state, self.store)
         self._viewer = Viewer(self.state)
         self._memory = Memory()
@@ -274,7 +273,8 @@ class Engine:
         return planned.wake_at_ms
 
     def _now(self) -> int:
-        return max(self.state.at_ms, self._clock.now_ms())
+        self._clock.not_before(self.state.at_ms)
+        return self._clock.now_ms()
 
     def _fold(self, happened: _Happened, events: Iterable[ev.Event], actor: str) -> None:
         for event in events:
@@ -297,7 +297,7 @@ class Engine:
             try:
                 await asyncio.wrap_future(self.store.append(batch))
             except StoreError as error:
-                if error.code not in WAIT_FOR:
+                if error.code not in PASSING:
                     raise
                 log.error("cannot write the journal, trying again: %s", error)  # noqa: TRY400
                 await asyncio.sleep(delay)

@@ -1,7 +1,7 @@
 """Keeps what must not be lost: commands, the journal, state images, read models, blobs, secrets."""
 
 from stellwerk.store.blobs import BlobStore, Collected, chunks_of
-from stellwerk.store.errors import StoreError
+from stellwerk.store.errors import PASSING, StoreError
 from stellwerk.store.inbox import Ack, NewCommand
 from stellwerk.store.journal import Batch
 from stellwerk.store.references import Marks
@@ -10,6 +10,7 @@ from stellwerk.store.store import Store
 from stellwerk.store.views import Position, Wait, WorkloadFilter, WorkloadRow
 
 __all__ = [
+    "PASSING",
     "Ack",
     "Batch",
     "BlobStore",

@@ -8,6 +8,7 @@ The database's and the disk's own errors are told apart here and nowhere else. C
     store/full                 no room; writes work again as soon as there is
     store/locked               another program holds the database for longer than we wait
     store/damaged              the database's contents are broken
+    store/gone                 the database of a state that was in use is empty or missing
     store/newer                a newer Stellwerk has written this state
     store/io                   the disk answered with an error
     store/no-wal               the file system can't carry a write-ahead log
@@ -26,13 +27,19 @@ import errno
 import os
 import sqlite3
 
+import msgspec
+
 from stellwerk.core.model.errors import Problem, StellwerkError
 
 FULL_BELOW_BYTES = 1 << 20
 """With less room than this, an I/O error is put down to the lack of room."""
 
+PASSING = ("store/full", "store/io", "store/locked")
+"""Refusals that can be waited out; after any other, an engine must not go on."""
+
 _FULL_ERRNO = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED_ERRNO = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_TEXT = "Could not decode to UTF-8"
 _PLACE_ERRNO = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
@@ -110,6 +117,10 @@ def from_database(error: Exception, place: str) -> Exception:
     cause = getattr(error, "orig", None) or error
     if isinstance(cause, OSError):
         return from_os(cause, place)
+    if isinstance(cause, msgspec.DecodeError | UnicodeDecodeError) or (
+        isinstance(cause, sqlite3.OperationalError) and str(cause).startswith(_NO_TEXT)
+    ):
+        return damaged(place, f"a row can't be read: {cause!s:.120}")
     if not isinstance(cause, sqlite3.Error):
         return error
     primary = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
