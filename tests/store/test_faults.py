@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from stellwerk.store import BlobStore, Store, StoreError, connect, places
+from stellwerk.store import Batch, BlobStore, Store, StoreError, WorkloadFilter, connect, places
 from stellwerk.store.errors import from_database, from_os
+from stellwerk.testing.builders import a_workload
 from tests.store.samples import a_submit, grow, new, opened
 
 
@@ -68,6 +69,79 @@ def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     assert code_of(lambda: Store.open(tmp_path)) == "store/damaged"
     assert path.read_bytes() == content
+
+
+def _remove(home: Path) -> None:
+    for path in home.glob("store.db*"):
+        path.unlink()
+
+
+def _empty(home: Path) -> None:
+    os.truncate(home / "store.db", 0)
+
+
+def _lose_the_log(home: Path) -> None:
+    """As after a kill before anything was carried over: all is in the log, which is removed."""
+    _remove(home)
+    with sqlite3.connect(home / "store.db") as made:
+        made.execute("PRAGMA journal_mode=WAL")
+    made.close()
+
+
+@pytest.mark.parametrize("lose", [_remove, _empty, _lose_the_log])
+def test_a_database_that_is_gone_is_not_made_anew(
+    tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    """What was acknowledged would be lost without a word; a copy put back is opened as ever."""
+    copy = filled(tmp_path, 20).read_bytes()
+    lose(tmp_path)
+    left = {path.name: path.read_bytes() for path in tmp_path.glob("store.db*")}
+    for _ in range(2):
+        assert code_of(lambda: Store.open(tmp_path)) == "store/gone"
+        assert {path.name: path.read_bytes() for path in tmp_path.glob("store.db*")} == left
+    (tmp_path / "store.db").write_bytes(copy)
+    with opened(tmp_path) as store:
+        assert store.seq() == 20
+
+
+def test_a_log_without_its_database_is_kept(tmp_path: Path) -> None:
+    """SQLite would delete it, and with it everything that wasn't carried over yet."""
+    filled(tmp_path, 5)
+    _remove(tmp_path)
+    (tmp_path / "store.db-wal").write_bytes(b"all that there is")
+    assert code_of(lambda: Store.open(tmp_path)) == "store/gone"
+    assert (tmp_path / "store.db-wal").read_bytes() == b"all that there is"
+
+
+@pytest.mark.parametrize("junk", [b'{"type":"submitte\xff"}', b"{}", b"["])
+def test_a_row_that_can_not_be_read(tmp_path: Path, junk: bytes) -> None:
+    """A changed byte in a text is damage (or from a newer version), no mistake of the code."""
+    with opened(tmp_path) as store:
+        epoch = store.raise_epoch("1")
+        grow(store, 20, epoch)
+        store.append(Batch(epoch, (), 0, [a_workload()])).result()
+    other = sqlite3.connect(tmp_path / "store.db")
+    other.execute("UPDATE journal SET data = CAST(? AS TEXT) WHERE seq = 7", (junk,))
+    other.execute("UPDATE workloads SET doc = CAST(? AS TEXT)", (junk,))
+    other.commit()
+    other.close()
+    with opened(tmp_path) as store:
+        assert code_of(lambda: list(store.records())) in {"store/damaged", "store/newer"}
+        assert code_of(lambda: store.workloads(WorkloadFilter())) == "store/damaged"
+
+
+def test_an_epoch_is_higher_than_all_that_were_seen_before_a_copy_was_put_back(
+    tmp_path: Path,
+) -> None:
+    """Places refuse an older leader; with the time as the least, the next one is never older."""
+    path = filled(tmp_path, 20)
+    copy = path.read_bytes()
+    with opened(tmp_path) as store:
+        seen = [store.raise_epoch("1", at_least=at_s) for at_s in (1_000, 1_000, 900, 2_000)]
+    assert seen == [1_000, 1_001, 1_002, 2_000]
+    path.write_bytes(copy)
+    with opened(tmp_path) as store:
+        assert store.raise_epoch("1", at_least=2_001) > max(seen)
 
 
 def test_a_sound_database_after_an_unclean_end_is_just_opened(tmp_path: Path) -> None:

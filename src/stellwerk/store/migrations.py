@@ -59,6 +59,11 @@ def migrate(conn: sa.Connection, place: str, steps: Sequence[Step] = STEPS) -> i
     return target
 
 
+def is_empty(conn: sa.Connection) -> bool:
+    """Whether nothing was ever committed to this database."""
+    return _present(conn) == 0
+
+
 def _present(conn: sa.Connection) -> int:
     """The schema number of the database; 0 if it is empty."""
     if not sa.inspect(conn).has_table(schema.meta.name):

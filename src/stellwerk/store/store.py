@@ -21,13 +21,13 @@ from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.events import Record
 from stellwerk.core.model.ids import DecisionId, ShapeId, WorkloadId
 from stellwerk.core.model.resources import Shape
-from stellwerk.store import connect, facts, images, inbox, journal, views
+from stellwerk.store import connect, facts, images, inbox, journal, mark, views
 from stellwerk.store.blobs import BlobStore
 from stellwerk.store.disk import make_home
 from stellwerk.store.errors import StoreError, free_bytes, from_database, full
 from stellwerk.store.inbox import Ack, NewCommand
 from stellwerk.store.journal import Batch
-from stellwerk.store.migrations import migrate
+from stellwerk.store.migrations import is_empty, migrate
 from stellwerk.store.places import check_place
 from stellwerk.store.retention import Retention
 from stellwerk.store.secrets import SecretStore
@@ -59,12 +59,15 @@ class Store:
     def open(cls, home: Path) -> "Store":
         """Opens the state in folder ``home``, and makes it if there is none.
 
-        Raises StoreError if it lies on a network file system, is damaged, locked, newer than this
-        code, or not ours to write.
+        Raises StoreError if it lies on a network file system, is damaged or gone, locked, newer
+        than this code, or not ours to write.
         """
         check_place(str(home))
         make_home(home)
         path = database_path(home)
+        used = mark.is_there(home)
+        if used and mark.size_of(path) == 0:
+            raise mark.gone(home, path)
         unchecked = connect.needs_check(path)
         writing = connect.write_engine(path)
         try:
@@ -72,7 +75,10 @@ class Store:
                 problem = connect.check(conn, path) if unchecked else None
                 if problem is not None:
                     raise problem
+                if used and is_empty(conn):
+                    raise mark.gone(home, path)
                 migrate(conn, path)
+            mark.put(home)
         except Exception as error:
             writing.dispose()
             raise from_database(error, path) from error
@@ -118,11 +124,15 @@ class Store:
 
     # Journal
 
-    def raise_epoch(self, version: str) -> int:
-        """Makes the caller the one engine that may write; waits until that is durable."""
+    def raise_epoch(self, version: str, at_least: int = 0) -> int:
+        """Makes the caller the one engine that may write; waits until that is durable.
+
+        With a number that grows over time as ``at_least``, an epoch stays higher than all that
+        were ever seen elsewhere, also after an older copy of the database was put in its place.
+        """
 
         def job(conn: sa.Connection) -> int:
-            epoch = facts.number(conn, facts.EPOCH) + 1
+            epoch = max(facts.number(conn, facts.EPOCH) + 1, at_least)
             facts.write(conn, facts.EPOCH, epoch)
             facts.write(conn, facts.LEADER_VERSION, version)
             return epoch

@@ -1,0 +1,43 @@
+"""Remembers beside the database that there is one, so that its loss isn't taken for a beginning.
+
+A database that was removed, emptied, or that lost its log would otherwise be made anew, and all
+that was acknowledged would be gone without a word.
+"""
+
+import os
+from pathlib import Path
+
+from stellwerk.store.disk import flush_folder
+from stellwerk.store.errors import StoreError, refusal
+
+NAME = "store.used"
+
+
+def is_there(home: Path) -> bool:
+    """Whether a database was once committed here."""
+    return (home / NAME).exists()
+
+
+def put(home: Path) -> None:
+    """Notes durably that a database is here. Raises OSError."""
+    if not is_there(home):
+        (home / NAME).touch(mode=0o600)
+        flush_folder(home)
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def gone(home: Path, path: str) -> StoreError:
+    """The database isn't there any more, or holds nothing."""
+    return refusal(
+        "store/gone",
+        f"the database {path} is empty or missing, but this state has been in use",
+        f"put a backup of it back, with its -wal file if there is one; to begin anew without what "
+        f"it held, move {home} away",
+    )
