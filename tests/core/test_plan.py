@@ -381,3 +381,29 @@ def test_held_and_unknown_workloads_are_no_part_of_a_plan() -> None:
     assert hall.workload(key).reasons == (Reason("held", {"actor": "ada"}),)
     hall.command(cmd.Release(key))
     assert hall.settle() == [WorkloadId(key)]
+
+
+def test_a_node_that_is_avoided_is_used_only_where_no_other_could_do() -> None:
+    """It waits for another node, and comes back to this one when the other is gone."""
+    room = a_cluster("room", a_node("bad", cpus=2), a_node("good", cpus=2), kind="room")
+    hall = Hall(room)
+    holder = hall.submit(replace(a_shape(a_request(cpus=2)), avoid=("room/bad",)))
+    assert hall.settle() == [holder]
+    assert hall.workload(holder).runs[0].allocation.nodes[0].node == "good"
+    waiting = hall.submit(replace(a_shape(a_request(cpus=1)), avoid=("room/bad",)))
+    assert hall.settle() == []
+    assert hall.told(waiting) == ["no_room"]
+    away = replace(room, nodes=(room.nodes[0], replace(room.nodes[1], state="drained")))
+    hall.fold([ev.ClusterObserved(away)])
+    assert hall.settle() == [waiting]
+    assert hall.workload(waiting).runs[0].allocation.nodes[0].node == "bad"
+
+
+def test_a_cluster_of_avoided_nodes_alone_says_so() -> None:
+    """While another cluster could do."""
+    hall = Hall(a_cluster("a", a_node("a1")), a_cluster("b", a_node("b1", cpus=1)))
+    shape = replace(a_shape(a_request(cpus=1)), avoid=("a/a1",))
+    first, second = hall.submit(shape), hall.submit(shape)
+    assert hall.settle() == [first]
+    assert hall.workload(first).runs[0].allocation.cluster == "b"
+    assert sorted(hall.told(second)) == ["no_room", "nodes_avoided"]

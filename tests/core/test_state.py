@@ -6,9 +6,11 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stellwerk.core.intake import on_plan
 from stellwerk.core.invariants import violations
@@ -16,6 +18,7 @@ from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.ids import DecisionId, WorkloadId, digest
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.plan import plan
 from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold, queue_key
@@ -32,7 +35,9 @@ ENDS = (
     RunEnd(how="reboot"),
     RunEnd(how="signaled", code=137, signal=9),
     RunEnd(how="start_refused", message="no/disk: full"),
+    RunEnd(how="signaled", code=137, signal=9, oom_kills=1, peak_memory_bytes=1 << 30),
 )
+FAULT = RunEnd(how="spawn_failed", message="the disk is gone", of_machine=True)
 SHAPES = (
     a_shape(a_request(cpus=1)),
     a_shape(a_request(cpus=3, memory_gib=4)),
@@ -41,16 +46,21 @@ SHAPES = (
 )
 
 
-def a_lively_hall(seed: int, steps: int = 120) -> Hall:
+def a_lively_hall(seed: int, steps: int = 150) -> Hall:
     """A journal in which much happens."""
     dice = random.Random(seed)
     room = a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room")
     hall = Hall(a_cluster("alone", a_node("alone", cpus=4, gpus=2)), room)
-    for _ in range(steps):
+    for step in range(steps):
+        machines_fail = 50 <= step < 80
         hall.now_ms += dice.choice((0, 10, 1_000, 60_000, 400_000))
+        if machines_fail:
+            hall.submit()
+            for key in hall.cycle():
+                hall.end(key, FAULT)
         live = sorted(hall.state.workloads)
         running = sorted(hall.running())
-        match dice.randrange(8):
+        match dice.randrange(10):
             case 0 | 1:
                 hall.submit(
                     dice.choice(SHAPES),
@@ -65,15 +75,49 @@ def a_lively_hall(seed: int, steps: int = 120) -> Hall:
                     cmd.Hold(key),
                     cmd.Release(key),
                     cmd.SetPriority(key, dice.randrange(4)),
+                    cmd.DeclareLost(key),
+                    cmd.ResumeNode("alone", "alone"),
                 )
                 hall.command(dice.choice(commands))
             case 3 if running:
                 hall.seen(dice.choice(running), dice.choice(("SettingUp", "Running")))
             case 4 | 5 if running:
                 hall.end(dice.choice(running), dice.choice(ENDS))
+            case 6:
+                hall.report(dice.choice(_reports(hall, dice)))
             case _:
                 hall.cycle()
     return hall
+
+
+def _reports(hall: Hall, dice: random.Random) -> tuple[Report, ...]:
+    """A cluster is lost from sight, or seen again; a rule of some run holds."""
+    name = dice.choice(("alone", "room"))
+    nodes = (replace(node, state="ready", note="") for node in hall.state.observed[name].nodes)
+    found = replace(hall.state.observed[name], nodes=tuple(nodes))
+    seen: tuple[Report, ...] = (
+        Reachability(name, "unreachable", "gone"),
+        ClusterReport(found),
+        ClusterReport(found),
+    )
+    runs = sorted(hall.state.running.values())
+    if not runs:
+        return seen
+    run = dice.choice(runs)
+    generation = int(run.rsplit("-", 1)[1])
+    return (*seen, RuleHeld(name, run, generation, Reason("aborted")))
+
+
+def test_the_lively_journal_has_everything_in_it() -> None:
+    """What the tests here show, they show for every kind of fact."""
+    told: dict[str, int] = {}
+    for seed in range(8):
+        for line in a_lively_hall(seed).journal:
+            kind = type(msgspec.json.decode(line, type=ev.Record).event).__name__
+            told[kind] = told.get(kind, 0) + 1
+    elsewhere = {"LeaderChanged", "NoticeWithdrawn", "ActionDropped", "PriorityChanged"}
+    known = {kind.__name__ for kind in get_args(ev.Event)}
+    assert known - set(told) - elsewhere == set()
 
 
 def encoded(state: State) -> bytes:
@@ -249,7 +293,7 @@ def test_the_streak_of_preemptions_is_counted_by_progress() -> None:
     cut_off = RunEnd(how="notice", code=143, put_back=True)
     assert preempted(cut_off) == 1
     assert preempted(cut_off) == 2
-    assert preempted(msgspec.structs.replace(cut_off, new_checkpoint=True)) == 0
+    assert preempted(replace(cut_off, new_checkpoint=True)) == 0
     assert preempted(cut_off) == 1
     assert preempted(RunEnd(how="notice", code=85, put_back=True, checkpointed=True)) == 0
     assert [preempted(cut_off) for _ in range(3)] == [1, 2, 3]

@@ -13,7 +13,8 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Inputs
 from stellwerk.core.model.ids import ShapeId, digest
 from stellwerk.core.model.quantity import Amount, parse_memory
-from stellwerk.core.model.resources import Allocation, Alternative, Request, Shape
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import NAMESPACES, Allocation, Alternative, Request, Shape
 from stellwerk.core.place.candidates import answers_to
 from stellwerk.core.place.decide import Decided, decide, never_fits
 from stellwerk.core.place.room import GIB, Room, capacity, fit
@@ -319,3 +320,31 @@ def test_sizes_are_told_so_that_they_can_be_asked_for() -> None:
     assert told.remedy == "ask for at most 15.5 GiB, or add a cluster that has more"
     assert never_fits(a_shape(a_request(memory_gib=15.5)), [a_cluster("lab", node)]) == ()
     assert node.memory_bytes >= 15.5 * GIB
+
+
+def test_a_cluster_that_can_not_do_what_is_needed_is_never_taken() -> None:
+    """However much room it has; it is told why, and offers no change."""
+    needy = Shape((Alternative(a_request(), needs=(NAMESPACES,)),))
+    unable = a_cluster("unable", a_node(cpus=64), claims={NAMESPACES: "no: forbidden here"})
+    silent = a_cluster("silent", a_node(cpus=1))
+    taken = asked(needy, Room(unable, ()), Room(silent, ()))
+    assert taken.allocation is not None
+    assert taken.allocation.cluster == "silent"
+    (reason,) = never_fits(needy, [unable])
+    assert reason == Reason("no_namespaces", {"cluster": "unable", "note": "forbidden here"})
+    assert asked(needy, Room(unable, ())).decision.change == ()
+    assert never_fits(needy, [unable, silent]) == ()
+
+
+def test_no_score_outweighs_a_preference() -> None:
+    """The first choice wins on the fullest cluster, even on a node with cards it doesn't need."""
+    small = Room(a_cluster("small", a_node(cpus=2, gpus=1), driver="ssh"), ())
+    large = Room(a_cluster("large", a_node(cpus=64), driver="slurm"), ())
+    wanted = a_request(cpus=2)
+    choice = Shape((Alternative(wanted, "ssh"), Alternative(wanted, "slurm")), ordered=True)
+    taken = asked(choice, small, large)
+    assert taken.allocation is not None
+    assert taken.allocation.cluster == "small"
+    either = asked(replace(choice, ordered=False), small, large)
+    assert either.allocation is not None
+    assert either.allocation.cluster == "large"

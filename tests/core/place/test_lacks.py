@@ -287,3 +287,13 @@ def test_fewer_lacks_are_nearer_than_smaller_ones() -> None:
     assert one is not None
     assert two is not None
     assert distance(one.shortfalls) < distance(two.shortfalls)
+
+
+def test_a_gang_on_one_machine_is_kept_cards_of_its_own() -> None:
+    """Not the same card for each replica."""
+    room = Room(a_cluster("lab", a_node(cpus=8, gpus=2)), ())
+    given = kept(room, a_request(gpus=1), 2)
+    assert given is not None
+    assert sorted(share.index for part in given.parts for share in part.devices) == [0, 1]
+    assert given.far == (0, 0)
+    assert kept(room, a_request(gpus=1), 3) is None
