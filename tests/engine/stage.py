@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from stellwerk.core.invariants import violations
+from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Cancel, Command, Submit
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.resources import Shape
@@ -19,7 +20,7 @@ from stellwerk.drivers.simulated.driver import SimulatedDriver
 from stellwerk.drivers.simulated.faults import Faults
 from stellwerk.drivers.simulated.link import Link
 from stellwerk.drivers.simulated.place import SimulatedPlace
-from stellwerk.engine import apply, watch
+from stellwerk.engine import apply, measure, watch
 from stellwerk.engine.loop import Engine
 from stellwerk.engine.orders import Launch
 from stellwerk.store import NewCommand, Store
@@ -40,11 +41,16 @@ class Stage:
     """Submits, lets virtual time pass, kills and revives the engine."""
 
     def __init__(
-        self, home: Path, *, script: Script | None = None, faults: Faults | None = None
+        self,
+        home: Path,
+        *,
+        script: Script | None = None,
+        faults: Faults | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.home = home
         self.virtual = VirtualClock()
-        cluster = a_cluster("lab", a_node("n1", cpus=4))
+        cluster = cluster or a_cluster("lab", a_node("n1", cpus=4))
         self.place = SimulatedPlace(cluster, self.virtual, script or always(Behaviour()))
         self.link = Link(self.place, faults)
         self.store = Store.open(home)
@@ -57,6 +63,7 @@ class Stage:
         for module in (apply, watch):
             monkeypatch.setattr(module, "RETRY_FIRST_S", 0.002)
             monkeypatch.setattr(module, "RETRY_MOST_S", 0.01)
+        monkeypatch.setattr(measure, "TICK_S", 0.002)
 
     async def revive(self) -> Engine:
         """Starts an engine on what is durable."""

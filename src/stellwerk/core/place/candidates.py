@@ -106,7 +106,8 @@ def avoided(shape: Shape, rooms: list[ClusterRoom]) -> tuple[str, ...]:
         return ()
     for _, alternative, room in answering(shape, rooms):
         other = room.whole.room.without(shape.avoid).only_ready(room.cluster)
-        if fit(other, alternative.request, shape.num_nodes) is not None:
+        fits = fit(other, alternative.request, shape.num_nodes) is not None
+        if fits and not cannot(room.cluster, alternative):
             return shape.avoid
     return ()
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.resources import Alternative, Request, Shape
-from stellwerk.core.place.candidates import answers_to
+from stellwerk.core.place.candidates import answers_to, cannot
 from stellwerk.core.place.room import Room, capacity, fit, fit_node
 
 GROWTH_PERCENT = 150
@@ -41,7 +41,7 @@ def _grown(
         (
             _largest_memory(capacity(cluster), one.request, num_nodes)
             for cluster in clusters
-            if answers_to(cluster, one.infra)
+            if answers_to(cluster, one.infra) and not cannot(cluster, one)
         ),
         default=0,
     )
@@ -70,7 +70,7 @@ def on_another_node(
     known = tuple(clusters)
     for alternative in shape.alternatives:
         for one in known:
-            if not answers_to(one, alternative.infra):
+            if not answers_to(one, alternative.infra) or cannot(one, alternative):
                 continue
             others = capacity(one).without(avoid).only_ready(one)
             if fit(others, alternative.request, shape.num_nodes) is not None:
