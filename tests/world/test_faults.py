@@ -43,3 +43,13 @@ def test_every_waiting_workload_has_a_reason(seed: int) -> None:
         key for key, queue in world.state.shapes.items() if queue.entries and queue.waits is None
     ]
     assert silent == []
+
+
+def test_the_faults_reach_what_they_are_meant_for() -> None:
+    """Under some seeds a node is quarantined, and runs ask for more memory or another node."""
+    worlds = [World(seed) for seed in range(300, 312)]
+    for world in worlds:
+        for _ in range(STEPS):
+            world.step()
+    assert sum(world.quarantined for world in worlds) > 3
+    assert sum(world.reshaped for world in worlds) > 20

@@ -10,11 +10,12 @@ import random
 import msgspec
 
 from stellwerk.core.intake import live_runs, missing_runs, on_command, on_lost, on_plan, on_report
-from stellwerk.core.invariants import violations
+from stellwerk.core.invariants import overbooks, violations
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
-from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId
+from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId, workload_of
+from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.plan import plan
 from stellwerk.core.state import State, StateImage, fold
@@ -35,7 +36,10 @@ ENDS = (
     RunEnd(how="signaled", signal=9),
     RunEnd(how="reboot"),
     RunEnd(how="setup_failed", code=1),
+    RunEnd(how="exited", code=1, last_lines=("MemoryError",), peak_memory_bytes=3 << 30),
+    RunEnd(how="spawn_failed", message="no room for the log", of_machine=True),
 )
+CURSED = RunEnd(how="spawn_failed", message="no disk here", of_machine=True)
 CLUSTERS = (
     a_cluster("alone", a_node("alone", cpus=4, gpus=2)),
     a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room"),
@@ -43,7 +47,10 @@ CLUSTERS = (
 
 
 class World:
-    """Steps through one seed; ``check`` raises AssertionError with the seed's story."""
+    """Steps through one seed; ``check`` raises AssertionError with the seed's story.
+
+    Under some seeds one node is ``cursed``: whatever starts there fails at once.
+    """
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -55,7 +62,10 @@ class World:
         self.alive: dict[RunId, rep.RunReport] = {}
         self.over: dict[RunId, rep.RunReport] = {}
         self.mail: list[rep.Report] = []
+        self.quarantined = 0
+        self.reshaped = 0
         self.orders: list[RunId] = []
+        self.cursed = f"pc{self.dice.randrange(3)}" if self.dice.random() < 0.5 else ""
         self.now_ms = 1_000_000
         self.taken = 0
         self.count = 0
@@ -66,6 +76,8 @@ class World:
 
     def _fold(self, events: list[ev.Event]) -> None:
         for event in events:
+            if isinstance(event, ev.RunPlanned):
+                assert not overbooks(self.state, event), overbooks(self.state, event)
             record = ev.Record(
                 seq=self.state.seq + 1,
                 at_ms=max(self.now_ms, self.state.at_ms),
@@ -78,6 +90,10 @@ class World:
             self.journal.append(msgspec.json.encode(record))
             if isinstance(event, ev.WorkloadEnded):
                 self.accepted[event.id] = event.phase
+            if isinstance(event, ev.NodeQuarantined):
+                self.quarantined += 1
+            if isinstance(event, ev.Requeued) and event.shape is not None:
+                self.reshaped += 1
 
     def step(self) -> None:
         """Does one thing, by the dice."""
@@ -92,8 +108,10 @@ class World:
             self.cycle()
         elif choice < 62:
             self._carry_out()
-        elif choice < 76:
+        elif choice < 75:
             self._end_one()
+        elif choice < 77:
+            self._abort_one()
         elif choice < 90:
             self._deliver()
         elif choice < 95:
@@ -128,6 +146,7 @@ class World:
                     cmd.Release(key),
                     cmd.DeclareLost(key),
                     cmd.SetPriority(key, self.dice.randrange(5)),
+                    cmd.ResumeNode("room", f"pc{self.dice.randrange(3)}"),
                 )
             )
         )
@@ -183,9 +202,26 @@ class World:
             return
         run = self.dice.choice(sorted(self.alive))
         report = self.alive.pop(run)
-        ended = msgspec.structs.replace(report, phase="Ended", end=self.dice.choice(ENDS))
+        end = CURSED if self._is_cursed(run) else self.dice.choice(ENDS)
+        if end is CURSED:
+            end = msgspec.structs.replace(
+                end, started_at_ms=self.now_ms - 20, ended_at_ms=self.now_ms
+            )
+        ended = msgspec.structs.replace(report, phase="Ended", end=end)
         self.over[run] = ended
         self._mail(ended)
+
+    def _is_cursed(self, run: RunId) -> bool:
+        workload = self.state.workloads.get(workload_of(run))
+        live = workload.live_run if workload else None
+        return live is not None and any(p.node == self.cursed for p in live.allocation.nodes)
+
+    def _abort_one(self) -> None:
+        """A rule is found to hold for a run, which may be over by the time that this is heard."""
+        if self.alive:
+            report = self.alive[self.dice.choice(sorted(self.alive))]
+            reason = Reason("aborted_gpu_idle", {"idle_ms": 60_000})
+            self._mail(rep.RuleHeld(report.cluster, report.run, report.generation, reason))
 
     def _deliver(self) -> None:
         self.dice.shuffle(self.mail)
@@ -241,6 +277,9 @@ class World:
         raise AssertionError(f"never settles: {list(self.state.workloads.values())[:3]}")
 
     def _fold_releases(self) -> None:
+        for cluster, nodes in list(self.state.quarantined.items()):
+            for node in list(nodes):
+                self._fold(on_command(self.state, cmd.ResumeNode(cluster, node), "somebody"))
         for workload in list(self.state.workloads.values()):
             if workload.phase == "Held":
                 self._fold(on_command(self.state, cmd.Release(workload.id), "somebody"))
@@ -249,6 +288,8 @@ class World:
         """Asks for every invariant, with what only the world knows besides."""
         broken = violations(self.state)
         assert not broken, broken
+        for name, nodes in self.state.quarantined.items():
+            assert 2 * len(nodes) <= max(2, len(self.state.clusters[name].nodes)), nodes
         twice = {run: n for (run, _), n in self.started.items() if n > 1}
         assert not twice, f"started more than once: {twice}"
         queued = {c.id for c in self.inbox[self.taken :] if isinstance(c, cmd.Submit)}
@@ -277,4 +318,8 @@ def sorted_image(state: State) -> StateImage:
         clusters=sorted(image.clusters, key=lambda c: c.name),
         shapes=dict(sorted(image.shapes.items())),
         waits=dict(sorted(image.waits.items())),
+        quarantined={
+            name: dict(sorted(n.items())) for name, n in sorted(image.quarantined.items())
+        },
+        faults={name: dict(sorted(n.items())) for name, n in sorted(image.faults.items())},
     )
