@@ -87,6 +87,7 @@ class Places:
         self.root = root
         self.runs = os.path.join(root, "runs")
         self.setups = os.path.join(root, "setups")
+        self.images = os.path.join(root, "images")
         self.placeholders = os.path.join(root, "placeholders")
         self.shell = os.path.join(root, "shell")
         self.lock = os.path.join(root, "agent.lock")

@@ -55,6 +55,8 @@ class Start(NamedTuple):
     log: str
     stderr_too: Optional[int] = None
     """A descriptor that carries the log as well, while stderr itself goes nowhere."""
+    top: str = ""
+    """The folder that the process takes for the whole machine, if any; the rest is seen in it."""
 
 
 class Inherited(NamedTuple):
@@ -128,6 +130,8 @@ def _become(start: Start, log: int, told: int, parent: int, inherited: Inherited
         resource.setrlimit(resource.RLIMIT_NOFILE, inherited.open_files)
         os.umask(inherited.umask)
         stage = 1
+        if start.top:
+            os.chroot(start.top)
         os.chdir(start.cwd)
         stage = 2
         os.execvpe(start.argv[0], list(start.argv), start.env)  # noqa: S606 - no shell is wanted

@@ -51,22 +51,26 @@ def _call(name: str, *arguments: Any) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def enter() -> None:
+def enter(*, as_root: bool = False) -> bool:
     """Gives this process, which must have one thread, a mount namespace of its own.
 
-    What is mounted outside later on still appears inside.
+    What is mounted outside later on still appears inside. True if it took a user namespace; with
+    `as_root` the user seems to be root in that one.
     """
     if os.environ.get(PRETEND_NONE):
         raise OSError(errno.EPERM, f"{PRETEND_NONE} is set")
     uid, gid = os.geteuid(), os.getegid()
+    takes_user = False
     try:
         _call("unshare", _NEW_MOUNTS)
     except PermissionError:
+        takes_user = True
         _call("unshare", _NEW_MOUNTS | _NEW_USER)
         _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{uid} {uid} 1")
-        _write("/proc/self/gid_map", f"{gid} {gid} 1")
+        _write("/proc/self/uid_map", f"{0 if as_root else uid} {uid} 1")
+        _write("/proc/self/gid_map", f"{0 if as_root else gid} {gid} 1")
     _mount(None, "/", None, _RECURSIVE | _SLAVE)
+    return takes_user
 
 
 def _write(path: str, text: str) -> None:
@@ -106,6 +110,12 @@ def mount_memory(target: str, *, mode: int, size_bytes: int) -> None:
     """Mounts an empty folder that is kept in memory only."""
     options = f"mode={mode:o},size={size_bytes}"
     _mount("stellwerk", target, "tmpfs", _NO_SUID | _NO_DEV, options)
+
+
+def mount_layer(lower: str, upper: str, scratch: str, target: str, *, as_user: bool) -> None:
+    """Shows a folder at another place, where changes go to a third one and not into it."""
+    options = f"lowerdir={lower},upperdir={upper},workdir={scratch}"
+    _mount("stellwerk", target, "overlay", 0, options + (",userxattr" if as_user else ""))
 
 
 def move(source: str, target: str) -> None:

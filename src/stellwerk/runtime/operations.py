@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import gc
 import os
@@ -187,11 +188,12 @@ def _order(agent: Agent, entry: Entry, order: JSONObject) -> JSONObject:
     if entry.has_ended():
         return {"state": "ended", "delivered": False}
     try:
-        fifo = os.open(entry.files.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fifo = _open_control(entry)
         try:
             os.write(fifo, to_json(order) + b"\n")
         finally:
             os.close(fifo)
+        agent.roster.waken(entry)
     except OSError as error:
         agent.roster.look(entry)
         if entry.has_ended():
@@ -199,6 +201,20 @@ def _order(agent: Agent, entry: Entry, order: JSONObject) -> JSONObject:
         message = f"the wrapper of `{entry.run}` takes no orders: {error.strerror}"
         raise Refused("unreachable", message) from error
     return {"state": entry.state, "delivered": True}
+
+
+def _open_control(entry: Entry) -> int:
+    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(entry.files.control, flags)
+    except FileNotFoundError:
+        # The job has removed its run's directory; the wrapper still holds what was in it.
+        held = f"/proc/{entry.wrapper}/fd"
+        for name in os.listdir(held):
+            with contextlib.suppress(FileNotFoundError):  # one that is being closed just now
+                if os.readlink(f"{held}/{name}") == f"{entry.files.control} (deleted)":
+                    return os.open(f"{held}/{name}", flags)
+        raise
 
 
 def stop(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, Optional
 
-from . import copying, errands, setups
+from . import copying, errands, gpu_files, images, setups
 from .files import JSONObject, Places, RunFiles
+from .images import Image
 from .launch import Inherited, SpawnError, spawn
 from .loop import Loop
 from .ranks import Processes
@@ -21,6 +22,8 @@ from .spec import Mount, Spec
 from .view import SKY_WORKDIR, Bind, View, ViewError, at_home, inside_work
 
 _SETUP_LOOK_MS = 100
+_HOME_IN_IMAGE = "/root"
+_OF_THE_MACHINE = ("/proc", "/sys", "/dev", "/etc/resolv.conf", "/etc/hosts")
 
 
 class Order(NamedTuple):
@@ -67,7 +70,10 @@ class Preparation:
         self._children: dict[int, Callable[[int], None]] = {}
         self._trouble = files.path("errand")
         self._remembered = files.path("before.json")
-        self._home = order.spec.env.get("HOME") or order.environment.get("HOME", "/")
+        self._answer = files.path("image.json")
+        self._image: Optional[Image] = None
+        home = _HOME_IN_IMAGE if order.spec.image is not None else order.environment.get("HOME")
+        self._home = order.spec.env.get("HOME") or home or "/"
 
     def child_ended(self, pid: int, status: int) -> bool:
         """A child was reaped: was it one of these?"""
@@ -90,7 +96,12 @@ class Preparation:
     def begin(self) -> None:
         """Find the shell's environment; the rest follows from there."""
         environment = self._order.environment
-        if self._spec.inherit_env:
+        if self._spec.image is not None:
+            self._say(f"getting the image {self._spec.image}")
+            places, log = self._order.places, self._files.setup_log
+            get = partial(images.fetch, self._spec.image, places.images, log, self._answer)
+            self._send(get, self._after_image)
+        elif self._spec.inherit_env:
             self._have_shell(Shell({}, None, None), "given")
         elif self._spec.shell == "interactive":
             self._have_shell(Shell(dict(environment), None, None), "interactive")
@@ -108,6 +119,16 @@ class Preparation:
                 self._have_shell(Shell(dict(environment), None, why), "plain")
             else:
                 self._children[pid] = self._after_capture
+
+    def _after_image(self, status: int) -> None:
+        self._image = images.read_answer(self._answer) if status == 0 else None
+        if not self._hands.may_go_on():
+            self._hands.stop_before("not_started")
+        elif self._image is None:
+            self._hands.fail(errands.why_failed(self._trouble), None)
+        else:
+            env = {"HOME": _HOME_IN_IMAGE, "USER": "root", "LOGNAME": "root", **self._image.env}
+            self._have_shell(Shell(env, None, None), "image")
 
     def _after_capture(self, _status: int) -> None:
         environment = self._order.environment
@@ -173,6 +194,9 @@ class Preparation:
             if mount.secret is not None or inside_work(mount.target) is None
         ]
         keeps_setup = self._gate.has_key and self._spec.setup is not None
+        if self._image is not None:
+            self._enter_image(commands, self._image, wanted)
+            return
         if wanted or self._spec.sky_workdir or keeps_setup:
             places = self._order.places
             view = View(self._files.path("view"), places.placeholders, places.root)
@@ -190,6 +214,33 @@ class Preparation:
         elif not keeps_setup:
             self._gate.give_up()
         self._set_up(commands)
+
+    def _enter_image(
+        self, commands: Processes, image: Image, wanted: list[tuple[int, Mount]]
+    ) -> None:
+        """Show the job the image's files, what it needs of the machine, and its mounts in them."""
+        self._gate.give_up()
+        places = self._order.places
+        view = View(self._files.path("view"), places.placeholders, places.root)
+        place = at_home(SKY_WORKDIR, self._home)
+        own = (self._files.directory, commands.checkpoint_dir, commands.output_dir)
+        given = [Bind(target, path) for target, path in self._driver_files(commands).items()]
+        try:
+            view.enter_image(image.files, (*_OF_THE_MACHINE, *own))
+            self._view = view
+            view.bind_all([*given, Bind(place, commands.cwd), *self._binds(view, wanted)])
+        except ViewError as error:
+            self._hands.fail(str(error), error)
+            return
+        commands.cwd, commands.top = place, view.top
+        self._set_up(commands)
+
+    def _driver_files(self, commands: Processes) -> dict[str, str]:
+        """What a run that has GPUs must see of their driver."""
+        if not any(rank.env.get("CUDA_VISIBLE_DEVICES") for rank in self._spec.ranks):
+            return {}
+        commands.add_paths(gpu_files.PLACE)
+        return gpu_files.driver_files()
 
     def _binds(self, view: View, wanted: list[tuple[int, Mount]]) -> list[Bind]:
         values = {

@@ -10,7 +10,7 @@ import platform
 import shutil
 from typing import Optional
 
-from . import cgroups, namespaces, nvml, system
+from . import cgroups, images, namespaces, nvml, system
 from .files import JSONObject
 
 _TOOLS = (
@@ -52,6 +52,7 @@ def probe(root: str) -> JSONObject:
         "python": platform.python_version(),
         "user": system.user_name(os.getuid()),
         "tools": [name for name in _TOOLS if shutil.which(name) is not None],
+        "image_tool": images.find_tool(),
         "namespaces": no_namespaces is None,
         "namespaces_trouble": no_namespaces,
         **nvml.devices(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -117,6 +117,17 @@ def descendants(ancestor: int, table: Iterable[Process]) -> list[Process]:
     return found
 
 
+def orphans(parent: int, table: Sequence[Process]) -> list[Process]:
+    """Processes that the kernel gave to `parent` when their own had died, with all below them.
+
+    They are told from what it forked by the program they run.
+    """
+    own = arguments(parent)
+    heads = [p for p in table if p.parent == parent and p.is_alive]
+    strangers = [head for head in heads if arguments(head.pid) not in ([], own)]
+    return strangers + [below for head in strangers for below in descendants(head.pid, table)]
+
+
 def signal_masks(pid: int) -> Optional[SignalMasks]:
     """What a process does with signals, or None when it has gone."""
     masks = {}
@@ -152,13 +163,25 @@ def proportional_bytes(pid: int) -> Optional[int]:
 
 
 _MARKER = b"STELLWERK_RUN_ID="
+_STOP_FILE = b"STELLWERK_STOP_FILE="
 
 
 def run_of(pid: int) -> Optional[str]:
     """The run a process belongs to, by the marker in its environment, or None."""
+    return _variable(pid, _MARKER)
+
+
+def run_below(pid: int, runs: str) -> Optional[str]:
+    """The run a process belongs to if that has, or had, its directory in `runs`; or None."""
+    run = run_of(pid)
+    is_here = run is not None and _variable(pid, _STOP_FILE) == f"{runs}/{run}/stop"
+    return run if is_here else None
+
+
+def _variable(pid: int, prefix: bytes) -> Optional[str]:
     for entry in _read(f"/proc/{pid}/environ", _LARGEST_READ).split(b"\0"):
-        if entry.startswith(_MARKER):
-            return os.fsdecode(entry[len(_MARKER) :])
+        if entry.startswith(prefix):
+            return os.fsdecode(entry[len(prefix) :])
     return None
 
 

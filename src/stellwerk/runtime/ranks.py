@@ -38,6 +38,8 @@ class Processes:
         self.output_dir = spec.output_dir or files.path("output")
         self._signals = [number for number, _ in spec.term_signals]
         self._meeting: dict[str, str] = {}
+        self.top = ""
+        """The folder that the processes take for the whole machine."""
 
     def prepare(self, umask: int) -> None:
         """Create the job's directories, with the user's mask, and the scripts. Raises OSError."""
@@ -54,6 +56,12 @@ class Processes:
             if text is not None:
                 ending = "" if text.endswith("\n") else "\n"
                 write_atomically(self._files.path(name), os.fsencode(text + ending))
+
+    def add_paths(self, place: str) -> None:
+        """Have libraries and programs looked for below a place too, after all others."""
+        for name, folder in (("LD_LIBRARY_PATH", "lib"), ("PATH", "bin")):
+            before = self._shell.env.get(name) or (_PLAIN_PATH if name == "PATH" else "")
+            self._shell.env[name] = f"{before}:{place}/{folder}".lstrip(":")
 
     def choose_meeting_point(self) -> None:
         """Take the port at which the ranks meet, where nobody else has said which.
@@ -79,7 +87,7 @@ class Processes:
         env = self._environment(given)
         log = self._files.rank_log(rank.rank)
         if self._spec.argv is not None:
-            return Start(self._spec.argv, env, self.cwd, log)
+            return Start(self._spec.argv, env, self.cwd, log, top=self.top)
         return self._bash("run.sh", env, sorted(given), log)
 
     @property
@@ -116,12 +124,17 @@ class Processes:
         if self._spec.shell == "interactive" and not self._spec.inherit_env:
             names = [name for name in given if is_variable_name(name)]
             write_atomically(before, os.fsencode(interactive_prologue(names, line)))
-            argv = [_BASH, "--rcfile", before, "-i", path]
-            return Start(argv, env, self.cwd, log, stderr_too=REAL_STDERR)
+            argv = [self._bash_program, "--rcfile", before, "-i", path]
+            return Start(argv, env, self.cwd, log, stderr_too=REAL_STDERR, top=self.top)
         text = prologue(self._script_to_source(), line, env.get("BASH_ENV"))
         write_atomically(before, os.fsencode(text))
         env["BASH_ENV"] = before
-        return Start([_BASH, path], env, self.cwd, log)
+        return Start([self._bash_program, path], env, self.cwd, log, top=self.top)
+
+    @property
+    def _bash_program(self) -> str:
+        # In an image it is looked for as the image has it, by PATH.
+        return "bash" if self._spec.image is not None else _BASH
 
     def _script_to_source(self) -> Optional[str]:
         return None if self._spec.inherit_env else self._shell.script

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from typing import Optional
@@ -17,6 +16,7 @@ from . import processes
 from .ending import bare_record, reboot_record, write_end
 from .files import RUN_NAME, JSONObject, Places, RunFiles, last_lines, read_json, write_atomically
 from .loop import Loop
+from .removing import remove_tree
 from .spec import Identity
 from .system import boot_id, open_pidfd
 
@@ -39,6 +39,7 @@ class Entry:
             workload=str(spec.get("workload", "")),
             name=str(spec.get("name", "")),
         )
+        self.wrapper: Optional[int] = None
         self.pidfd: Optional[int] = None
         self.status: Optional[JSONObject] = None
         self.ended: Optional[JSONObject] = None
@@ -105,16 +106,29 @@ class Roster:
             self.entries[entry.run] = entry
             if entry.ended is None:
                 self._take_over(entry)
+        self._end_strays()
 
     def _take_over(self, entry: Entry) -> None:
         started = read_json(entry.files.started)
         if started is not None and started.get("boot_id") != self._boot_id:
             self._close(entry, reboot_record(entry.files, entry.identity))
-        else:
-            self.watch(entry, _number((started or {}).get("pid")) or None)
+            return
+        pid, ticks = (_number((started or {}).get(name)) for name in ("pid", "starttime"))
+        self.watch(entry, pid if processes.is_running(pid, ticks) else None)
+
+    def _end_strays(self) -> None:
+        """End what goes on without a directory, which its job has removed: nobody could tell of
+        it any more, so it counts as lost and may soon run a second time.
+        """
+        for process in processes.everything():
+            run = processes.run_below(process.pid, self._places.runs)
+            known = run is None or run in self.entries or self.forgotten.generation_of(run)
+            if not known and process.pid != os.getpid():
+                processes.send(process, signal.SIGKILL)
 
     def watch(self, entry: Entry, pid: Optional[int]) -> None:
-        """Be told when the wrapper of a run ends; whether it lives is for its lock to say."""
+        """Be told when the wrapper of a run ends."""
+        entry.wrapper = pid
         try:
             entry.pidfd = None if pid is None else open_pidfd(pid)
         except ProcessLookupError:
@@ -135,12 +149,20 @@ class Roster:
         """Read the files of a run again; close it if its wrapper is gone without an end."""
         if self.entries.get(entry.run) is not entry or entry.has_ended():
             return
-        alive = is_locked(entry.files)
+        # The job may have removed the lock; a wrapper that is watched says by itself when it ends.
+        alive = entry.pidfd is not None or is_locked(entry.files)
         self.reread(entry)
         if not entry.has_ended() and alive:
+            self.waken(entry)
             self._look_in(entry, _LOOK_MS if entry.pidfd is None else None)
         elif not entry.has_ended():
             self._clean_up(entry)
+
+    @staticmethod
+    def waken(entry: Entry) -> None:
+        """Have a wrapper go on that its job, being the same user, has stopped."""
+        if entry.wrapper is not None:
+            processes.send_to_pid(entry.wrapper, signal.SIGCONT)
 
     def reread(self, entry: Entry) -> None:
         """Look at the files of a run and report what is new."""
@@ -153,12 +175,14 @@ class Roster:
         """A wrapper died without a word: end what is left of its job, then write its end."""
         self._unwatch(entry)
         status = entry.status or {}
+        everything = processes.everything()
         left = processes.marked(
             entry.run,
-            processes.everything(),
+            everything,
             entry.files.directory,
             {_number(pid) for pid in status.get("sessions") or []} - {0},
         )
+        left |= {process.pid for process in processes.orphans(os.getpid(), everything)}
         left.discard(os.getpid())
         if left:
             for pid in left:
@@ -209,7 +233,7 @@ class Roster:
     def empty_trash(self) -> None:
         """Remove thrown-away directories, however big: for a process of its own."""
         for name in os.listdir(self._places.trash):
-            shutil.rmtree(os.path.join(self._places.trash, name), ignore_errors=True)
+            remove_tree(os.path.join(self._places.trash, name))
 
 
 def _number(value: object) -> int:

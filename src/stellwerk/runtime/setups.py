@@ -11,13 +11,13 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import time
 from typing import Optional
 
 from .copying import Seen, copy_one, look_at, walk
 from .errands import ErrandError
 from .files import JSONObject, read_json, write_json
+from .removing import remove_tree
 from .system import boot_id, now_ms
 
 MINE, KEPT, BUSY = "mine", "kept", "busy"
@@ -88,8 +88,8 @@ class SetupGate:
                 return
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._mark())
-            shutil.rmtree(self.files, ignore_errors=True)
-            shutil.rmtree(self.files + _UNFINISHED, ignore_errors=True)
+            remove_tree(self.files)
+            remove_tree(self.files + _UNFINISHED)
         finally:
             self.leave()
 
@@ -128,8 +128,8 @@ def keep(work: str, remembered: str, target: str) -> None:
         if after.get(name) != found:
             did = "changed" if name in after else "removed"
             raise ErrandError(f"it {did} `{name}`, which was there before it")
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.rmtree(target + _UNFINISHED, ignore_errors=True)
+    remove_tree(target)
+    remove_tree(target + _UNFINISHED)
     os.mkdir(target + _UNFINISHED, 0o700)
     for name, status in walk(work):
         if name not in before:

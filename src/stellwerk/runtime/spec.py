@@ -12,7 +12,8 @@ A spec is a JSON object with these fields (those without a default must be there
 - `mounts` a list of `{target, source | secret, copy, read_only}`: `target` absolute or `~/…`;
   `source` an absolute folder or file; `secret` the name of a value that comes beside the spec and
   becomes a file; `copy` gives the run its own copy. `sky_workdir` true shows the work directory
-  as `~/sky_workdir` too, where the machine can.
+  as `~/sky_workdir` too, where the machine can. `image` names a container image in whose files
+  the job runs, with `/root` as its home; null for those of the machine.
 - `env` variables of all ranks; `inherit_env` true when it is complete, false when the shell's
   start-up files come first; `shell` is `snapshot` (they are read once) or `interactive` (each
   time).
@@ -90,6 +91,7 @@ class Spec(NamedTuple):
     output_dir: Optional[str]
     mounts: list[Mount]
     sky_workdir: bool
+    image: Optional[str]
     env: dict[str, str]
     inherit_env: bool
     shell: str
@@ -220,6 +222,7 @@ def read_spec(raw: JSONObject) -> Spec:
         output_dir=reader.directory("output_dir"),
         mounts=_read_mounts(reader),
         sky_workdir=reader.flag("sky_workdir"),
+        image=reader.optional_text("image"),
         env=check_env("env", reader.get("env"), reader.complain, any_name=inherit),
         inherit_env=inherit,
         shell=reader.text("shell", "snapshot"),
@@ -244,6 +247,8 @@ def _check_whole(spec: Spec, reader: _Reader) -> None:
         reader.complain("setup_key", "has other characters than letters, digits, `.`, `_`, `-`")
     if (reader.raw.get("script") is None) == (reader.raw.get("argv") is None):
         reader.complain("script", "give either `script` or `argv`, and not both")
+    if spec.image is not None and (spec.image.startswith("-") or spec.argv is not None):
+        reader.complain("image", "is for a `script`, and no option")
     if spec.shell not in {"snapshot", "interactive"}:
         reader.complain("shell", f"is `{spec.shell}`; known are `snapshot` and `interactive`")
     for field in sorted(set(reader.raw) - reader.seen):

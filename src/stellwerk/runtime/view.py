@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
@@ -17,6 +18,7 @@ from .placeholders import Placeholders
 
 SKY_WORKDIR = "~/sky_workdir"
 _NEVER = ("/", "/proc", "/sys", "/dev")
+_MOST_LINKS = 40
 _MEMORY_BYTES = 16 * 1024 * 1024
 
 
@@ -46,6 +48,8 @@ class View:
         """Folders that have been replaced, and the device number of what replaced them."""
         self._mounted: list[tuple[str, int]] = []
         """Places, and how many placeholders there were before each."""
+        self.top = ""
+        """Where the files of an image are that the job takes for the whole machine."""
 
     def enter(self) -> None:
         """From here on this process and its children have a view of their own. Raises ViewError."""
@@ -58,11 +62,31 @@ class View:
                 f"`{SKY_WORKDIR}/`, or have user namespaces allowed"
             ) from error
 
+    def enter_image(self, files: str, kept: Iterable[str]) -> None:
+        """Like `enter`, for a job that sees an image's files and what is `kept` of the machine.
+
+        What the job changes in them goes into a layer of the run. Raises ViewError.
+        """
+        try:
+            takes_user = namespaces.enter(as_root=True)
+            folders = [os.path.join(self._scratch, name) for name in ("layer", "overlay", "top")]
+            for folder in folders:
+                os.makedirs(folder, mode=0o755, exist_ok=True)
+            namespaces.mount_layer(files, *folders, as_user=takes_user)
+        except OSError as error:
+            raise ViewError(
+                f"this machine lets a user lay nothing over an image ({error.strerror}); it takes "
+                "user namespaces, and Linux 5.11 or newer"
+            ) from error
+        self.top = folders[-1]
+        self._mounted.append((self.top, 0))
+        self.bind_all([Bind(path, path) for path in kept if os.path.exists(path)])
+
     def bind_all(self, binds: Iterable[Bind]) -> None:
         """Binds everything, what lies inside of something else after it. Raises ViewError."""
         in_order = sorted(binds, key=lambda bind: bind.target.count("/"))
         with contextlib.ExitStack() as opened:
-            for bind in in_order:
+            for bind in () if self.top else in_order:
                 with _telling(bind):
                     self._refuse_vital(bind.target)
                     if _folder_to_replace(bind.target) == "/" and "/" not in self._twins:
@@ -71,7 +95,10 @@ class View:
             sources = [opened.enter_context(_held(bind)) for bind in in_order]
             for bind, source in zip(in_order, sources):
                 with _telling(bind):
-                    self._bind(bind, source)
+                    if self.top:
+                        self._bind_in_image(bind, source)
+                    else:
+                        self._bind(bind, source)
         for twin in self._twins:
             with contextlib.suppress(OSError):  # nothing is lost: it was memory of this run alone
                 namespaces.make_read_only(twin)
@@ -88,13 +115,23 @@ class View:
         return folder
 
     def leave(self) -> None:
-        """Lets go of everything, and removes the placeholders that nobody else uses."""
+        """Lets go of everything, and removes what was the run's own and nobody else uses."""
         for place, placeholders in reversed(self._mounted):
             with contextlib.suppress(OSError):  # it ends with the namespace at the latest
                 namespaces.detach(place)
             with contextlib.suppress(OSError):  # an empty folder stays behind
                 self._placeholders.give_up(placeholders)
         self._mounted = []
+        # Only what can't have anything mounted in it: the layer itself, never what it is shown as.
+        shutil.rmtree(os.path.join(self._scratch, "layer"), ignore_errors=True)
+
+    def _bind_in_image(self, bind: Bind, source: str) -> None:
+        target = resolved_in(self.top, bind.target)
+        _make(target, is_folder=os.path.isdir(source))
+        namespaces.bind(source, target)
+        self._mounted.append((target, 0))
+        if bind.read_only:
+            namespaces.make_read_only(target)
 
     def _bind(self, bind: Bind, source: str) -> None:
         target = os.path.realpath(bind.target)
@@ -129,10 +166,7 @@ class View:
         if around is not None:
             self._replace_by_twin(around)
         if os.stat(_nearest(target)).st_dev in self._twins.values():
-            folder = target if is_folder else os.path.dirname(target)
-            os.makedirs(folder, exist_ok=True)
-            if not is_folder:
-                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            _make(target, is_folder=is_folder)
         else:
             self._placeholders.use(target, is_folder=is_folder)
 
@@ -155,6 +189,15 @@ class View:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         namespaces.mount_memory(folder, mode=mode, size_bytes=_MEMORY_BYTES)
         return folder
+
+
+def _make(target: str, *, is_folder: bool) -> None:
+    """Makes an empty folder or file where nothing is yet."""
+    if os.path.lexists(target):
+        return
+    os.makedirs(target if is_folder else os.path.dirname(target), exist_ok=True)
+    if not is_folder:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _copy_entry(entry: os.DirEntry[str], twin: str) -> None:
@@ -207,6 +250,25 @@ def _telling(bind: Bind) -> Iterator[None]:
     except OSError as error:
         where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
         raise ViewError(f"`{bind.target}` can't be mounted: {error.strerror}{where}") from error
+
+
+def resolved_in(top: str, path: str) -> str:
+    """A path below `top`, its links followed as they are for somebody whose `/` is `top`."""
+    found, rest, links = top, path.split("/")[::-1], 0
+    while rest:
+        part = rest.pop()
+        if part == "..":
+            found = top if found == top else os.path.dirname(found)
+        elif part not in {"", "."}:
+            place = os.path.join(found, part)
+            if os.path.islink(place) and links < _MOST_LINKS:
+                links += 1
+                aim = os.readlink(place)
+                rest += aim.split("/")[::-1]
+                found = top if aim.startswith("/") else found
+            else:
+                found = place
+    return found
 
 
 def at_home(target: str, home: str) -> str:
