@@ -1,0 +1,133 @@
+"""Gets the files of a container image onto this machine, once, and says what it sets.
+
+Podman or Docker is asked for the image and what is in it; they run nothing. The job runs in these
+files by itself, as any other one does, so that its processes stay the run's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from typing import NamedTuple, Optional
+
+from .errands import ErrandError
+from .files import read_json, write_json
+
+TOOLS = ("podman", "docker")
+_UNFINISHED = ".unfinished"
+_MOST_SAID = 300
+
+
+class Image(NamedTuple):
+    """An image on this machine: the folder of its files, and the variables it sets."""
+
+    files: str
+    env: dict[str, str]
+
+
+def find_tool() -> Optional[str]:
+    """The program that fetches images here, or None."""
+    return next((tool for tool in TOOLS if shutil.which(tool) is not None), None)
+
+
+def fetch(name: str, folder: str, log: str, answer: str) -> None:
+    """Have the files of an image below `folder`; writes where they are to `answer`.
+
+    What the tool says on its way goes to the log. Raises ErrandError.
+    """
+    tool = find_tool()
+    if tool is None:
+        raise ErrandError(f"neither {' nor '.join(TOOLS)} is installed here")
+    with _turn(folder, name):
+        if _ask(tool, "image", "inspect", name) is None:
+            _pull(tool, name, log)
+        said = _ask(tool, "image", "inspect", name)
+        try:
+            [found] = json.loads(said or "")
+            digest = str(found["Id"]).rpartition(":")[2]
+            env = dict(line.split("=", 1) for line in found["Config"].get("Env") or ())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ErrandError(f"{tool} doesn't say what `{name}` is: {error!r}") from error
+        target = os.path.join(folder, digest)
+        if not os.path.isdir(target):
+            _unpack(tool, name, target)
+    write_json(answer, {"files": target, "env": env})
+
+
+def read_answer(path: str) -> Optional[Image]:
+    """What `fetch` has found, or None."""
+    found = read_json(path)
+    return None if found is None else Image(str(found["files"]), dict(found["env"]))
+
+
+@contextlib.contextmanager
+def _turn(folder: str, name: str) -> Iterator[None]:
+    """One run at a time fetches an image; the others find it."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    key = hashlib.sha256(name.encode()).hexdigest()[:24]
+    lock = os.open(os.path.join(folder, f"{key}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _ask(tool: str, *arguments: str) -> Optional[str]:
+    import subprocess
+
+    done = subprocess.run(
+        [tool, *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+def _pull(tool: str, name: str, log: str) -> None:
+    import subprocess
+
+    with open(log, "ab") as output:
+        done = subprocess.run(
+            [tool, "pull", name],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        output.write(done.stderr)
+    if done.returncode:
+        raise ErrandError(f"`{tool} pull {name}` failed: {_last_line(done.stderr)}")
+
+
+def _unpack(tool: str, name: str, target: str) -> None:
+    """Write out the files, whole or not at all."""
+    unfinished = target + _UNFINISHED
+    shutil.rmtree(unfinished, ignore_errors=True)
+    os.mkdir(unfinished, 0o755)
+    container = (_ask(tool, "create", name, "true") or "").strip()
+    if not container:
+        raise ErrandError(f"{tool} can't open `{name}`")
+    try:
+        _export(tool, container, unfinished)
+    finally:
+        _ask(tool, "rm", container)
+    os.rename(unfinished, target)
+
+
+def _export(tool: str, container: str, target: str) -> None:
+    import subprocess
+
+    unpacking = ["tar", "-x", "-p", "-f", "-", "-C", target, "--exclude=dev/*"]
+    with subprocess.Popen([tool, "export", container], stdout=subprocess.PIPE) as export:
+        done = subprocess.run(unpacking, stdin=export.stdout, stderr=subprocess.PIPE, check=False)
+    if export.returncode or done.returncode:
+        raise ErrandError(f"the image can't be unpacked: {_last_line(done.stderr)}")
+
+
+def _last_line(said: bytes) -> str:
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:_MOST_SAID] if lines else "it said nothing"
