@@ -110,7 +110,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="First steps: stw run task.yaml   then: stw ps, stw show NAME, stw explain NAME",
+    epilog="First steps: stw run task.yaml   then: stw ps   and: stw show NAME",
 )
 @click.option(
     "--version",

@@ -179,7 +179,7 @@ def _tell(changed: Sequence[Changed], done: Callable[[str], str], *, named: bool
         how = {done(one.phase) for one in changed[TOLD:]}
         narrate(f"and {len(changed) - TOLD:,} more {how.pop() if len(how) == 1 else ''}".rstrip())
     if not named:
-        narrate("none of those that wait or run is meant; stw ps lists them")
+        narrate("none that waits or runs is like that; stw ps lists them")
     elif changed:
         narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")
 
