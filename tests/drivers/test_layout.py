@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from stellwerk.drivers.base import DriverError, MountOrder, StartOrder
+from stellwerk.drivers.local import layout
 from stellwerk.drivers.local.layout import Laid, lay_out, names, remove_layout, setup_key
 from stellwerk.drivers.local.workdir import merge_into
 from stellwerk.testing.builders import an_order
@@ -101,6 +102,25 @@ def test_what_was_made_is_taken_back_when_something_is_missing(
     order = an_order_with(MountOrder("~/data", snapshot="nowhere"), snapshot=code)
     with pytest.raises(DriverError, match="isn't in the blob store"):
         lay_out(order, tmp_path / "root", blobs)
+    assert os.listdir(tmp_path / "root" / "work") == []
+
+
+@pytest.mark.parametrize("fault", [RecursionError("too deep"), MemoryError(), OSError(24, "files")])
+def test_a_fault_while_laying_out_is_a_final_refusal(
+    tmp_path: Path, blobs: Blobs, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was started, so it can be said for sure; what was made before is taken back."""
+
+    def break_down(*_: object) -> str:
+        raise fault
+
+    monkeypatch.setattr(layout, "setup_key", break_down)
+    code = manifest(blobs, "code", {"a": "one"})
+    order = replace(an_order_with(snapshot=code), setup="make", setup_inputs=())
+    with pytest.raises(DriverError) as caught:
+        lay_out(order, tmp_path / "root", blobs)
+    assert (caught.value.code, caught.value.final) == ("driver/fault", True)
+    assert type(fault).__name__ in caught.value.message
     assert os.listdir(tmp_path / "root" / "work") == []
 
 

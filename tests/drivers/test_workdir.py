@@ -49,6 +49,22 @@ def test_a_directory_that_is_there_is_left_alone(tmp_path: Path, blobs: Blobs) -
     assert os.listdir(work) == ["written-by-the-job"]
 
 
+def test_a_tree_deeper_than_calls_can_be(tmp_path: Path, blobs: Blobs) -> None:
+    """It is made, and removed again, like any other; one that no path can name is refused."""
+    blobs.put("h1", b"1")
+    work = tmp_path / "w.1"
+    deep = blobs.manifest({"path": "d/" * 1_500 + "f", "size": 1, "hash": "h1"})
+    assert make_work_directory(str(work), [Part("", deep)], blobs)
+    assert (work / ("d/" * 1_500 + "f")).read_bytes() == b"1"
+    remove_work_directories(str(tmp_path), "w")
+    too_long = blobs.manifest({"path": "d/" * 2_100 + "f", "size": 1, "hash": "h1"})
+    with pytest.raises(DriverError) as caught:
+        make_work_directory(str(work), [Part("", too_long)], blobs)
+    assert caught.value.final
+    assert "File name too long" in caught.value.message
+    assert os.listdir(tmp_path) == ["blobs"]
+
+
 def test_what_a_killed_attempt_left_is_made_anew(tmp_path: Path, blobs: Blobs) -> None:
     """Half a directory of a server that was killed is no work directory."""
     left = tmp_path / "run" / "work.unfinished"

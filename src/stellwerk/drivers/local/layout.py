@@ -7,7 +7,6 @@ copies of them) and what must not be on a disk (secrets) is left to the runtime 
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stellwerk.core.describe.places import inside_work
-from stellwerk.drivers.base import MountOrder, StartOrder
+from stellwerk.drivers.base import DriverError, MountOrder, StartOrder
 from stellwerk.drivers.local.workdir import (
     BlobReader,
     Part,
@@ -24,6 +23,7 @@ from stellwerk.drivers.local.workdir import (
     read_manifest,
     remove_work_directories,
 )
+from stellwerk.runtime.removing import remove_tree
 
 KEY_VERSION = 1
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,47 +38,56 @@ class Laid(NamedTuple):
     def take_back(self) -> None:
         """Removes what was made."""
         for path in self.made:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
 
 
 def lay_out(order: StartOrder, root: Path, blobs: BlobReader) -> Laid:
     """Makes everything an order needs below the runtime's root; twice is once.
 
-    Raises a final DriverError if it can't be made: nothing was started then.
+    Raises a final DriverError if it can't be made, whatever the cause: nothing was started then.
     """
-    made: list[str] = []
-    laid = Laid({}, made)
-    name = f"{order.run}.{order.generation}"
-    inside = [(mount, inside_work(mount.target)) for mount in order.mounts]
+    laid = Laid({}, [])
     try:
-        parts = [
-            *([Part("", order.snapshot)] if order.snapshot else []),
-            *(Part(place, m.snapshot) for m, place in inside if m.snapshot and place is not None),
-        ]
-        if parts and not order.cwd:
-            work = str(root / "work" / name)
-            if make_work_directory(work, parts, blobs):
-                made.append(work)
-            laid.spec["cwd"] = work
-        mounts = []
-        for index, (mount, place) in enumerate(inside):
-            if mount.snapshot and place is None:
-                target = str(root / "mounts" / name / str(index))
-                if make_work_directory(target, [Part("", mount.snapshot)], blobs, single=True):
-                    made.append(target)
-                mounts.append(_spec_of(mount, _source_of(target, mount, blobs)))
-            elif not mount.snapshot:
-                mounts.append(_spec_of(mount, mount.folder))
-    except BaseException:
+        _lay_out(order, root, blobs, laid)
+    except DriverError:
         laid.take_back()
         raise
+    except Exception as fault:
+        laid.take_back()
+        message = f"what the run needs can't be laid out: {fault!r:.200}"
+        raise DriverError("driver/fault", message, final=True) from fault
+    return laid
+
+
+def _lay_out(order: StartOrder, root: Path, blobs: BlobReader, laid: Laid) -> None:
+    name = f"{order.run}.{order.generation}"
+    inside = [(mount, inside_work(mount.target)) for mount in order.mounts]
+    parts = [
+        *([Part("", order.snapshot)] if order.snapshot else []),
+        *(Part(place, m.snapshot) for m, place in inside if m.snapshot and place is not None),
+    ]
+    if parts and not order.cwd:
+        work = str(root / "work" / name)
+        if make_work_directory(work, parts, blobs):
+            laid.made.append(work)
+        laid.spec["cwd"] = work
+    mounts = []
+    for index, (mount, place) in enumerate(inside):
+        if mount.snapshot and place is None:
+            target = str(root / "mounts" / name / str(index))
+            if make_work_directory(target, [Part("", mount.snapshot)], blobs, single=True):
+                laid.made.append(target)
+            mounts.append(_spec_of(mount, _source_of(target, mount, blobs)))
+        elif not mount.snapshot:
+            mounts.append(_spec_of(mount, mount.folder))
     if mounts:
         laid.spec["mounts"] = mounts
     if order.sky_workdir:
         laid.spec["sky_workdir"] = True
-    if order.setup and order.setup_inputs is not None and not order.cwd:
+    if order.image:
+        laid.spec["image"] = order.image
+    elif order.setup and order.setup_inputs is not None and not order.cwd:
         laid.spec["setup_key"] = setup_key(order, blobs)
-    return laid
 
 
 def remove_layout(root: Path, run: str) -> None:

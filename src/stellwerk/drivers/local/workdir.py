@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
+from stellwerk.runtime.removing import remove_tree
 
 MANIFEST_VERSION = 1
 _UNFINISHED = ".unfinished"
@@ -102,21 +103,21 @@ def make_work_directory(
     unfinished = work + _UNFINISHED
     try:
         os.makedirs(os.path.dirname(work), mode=0o700, exist_ok=True)
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_tree(unfinished)
         os.mkdir(unfinished, 0o700)
         _fill(unfinished, entries, blobs)
         os.rename(unfinished, work)
     except OSError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_tree(unfinished)
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         code = "snapshot/disk-full" if full else "snapshot/not-written"
         message = f"the work directory {work} can't be made: {error.strerror} ({error.filename})"
         raise _refusal(code, message) from error
     except StellwerkError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_tree(unfinished)
         raise _refusal("snapshot/damaged", error.problems[0].message) from error
     except DriverError:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_tree(unfinished)
         raise
     return True
 
@@ -172,7 +173,7 @@ def remove_work_directories(parent: str, run: str) -> None:
         return
     for name in names:
         if name.rpartition(".")[0] == run:
-            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+            remove_tree(os.path.join(parent, name))
 
 
 def _together(parts: Sequence[Part], blobs: BlobReader, *, single: bool) -> list[Entry]:
