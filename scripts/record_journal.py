@@ -1,0 +1,194 @@
+"""Records the journal of this release into tests/journals, with every type of event in it.
+
+`python scripts/record_journal.py` plays a scripted scenario through the core and writes
+VERSION.jsonl and VERSION.state.json, what the state says at its end. A released journal is never
+recorded anew: it shows that what was written then is still read.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stellwerk import __version__
+from stellwerk.core import intake
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model import reports as rep
+from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import Shape
+from stellwerk.core.model.workload import Policies, RunEnd
+from stellwerk.core.plan import plan
+from stellwerk.core.state import State, fold
+from stellwerk.core.version import CORE_VERSION
+from stellwerk.core.view import Viewer
+from stellwerk.testing import builders as make
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOM = make.a_cluster("room", make.a_node("pc1", cpus=4, gpus=2), make.a_node("pc2", cpus=4))
+ONE = make.a_shape(make.a_request(cpus=1, memory_gib=1))
+SHARED_GPU = make.a_shape(make.a_request(cpus=1, gpus=1, gpu_share_gib=10))
+GANG = make.a_shape(make.a_request(cpus=3), num_nodes=2)
+SAVED = RunEnd(how="exited", code=85, ranks={"0": 85}, put_back=True, checkpointed=True)
+BROKEN = RunEnd(how="setup_failed", code=1, message="the disk is read-only", last_lines=("no",))
+
+
+class Scenario:
+    """A day of a small lab, one step after the other."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.lines: list[bytes] = []
+        self._viewer = Viewer(self.state)
+        self._now_ms = 1_767_225_600_000
+
+    def happen(self, *events: ev.Event, actor: str = "engine") -> None:
+        """Folds facts and writes them down."""
+        for event in events:
+            self._now_ms += 250
+            record = ev.Record(
+                self.state.seq + 1, self._now_ms, self.state.epoch or 1, actor, "vision", event
+            )
+            fold(self.state, record)
+            self.lines.append(msgspec.json.encode(record))
+
+    def say(self, command: cmd.Command) -> None:
+        """Somebody asks for something."""
+        self.happen(*intake.on_command(self.state, command, "ada"), actor="ada")
+
+    def see(self, report: rep.Report) -> None:
+        """A driver tells something."""
+        self.happen(*intake.on_report(self.state, report, self._now_ms))
+
+    def cycle(self, later_ms: int = 0) -> None:
+        """Time passes, and the engine plans."""
+        self._now_ms += later_ms
+        self.happen(*intake.on_plan(self.state, plan(self._viewer.take(self._now_ms))))
+
+    def submit(
+        self, name: str, shape: Shape, *, held: bool = False, priority: int = 0
+    ) -> WorkloadId:
+        """A new workload with something in every field."""
+        id = WorkloadId(f"w-{name}")
+        policies = Policies(
+            grace_ms=60_000,
+            max_restarts_on_errors=1,
+            recover_on_exit_codes=(33,),
+            time_limit_ms=86_400_000,
+        )
+        submit = cmd.Submit(
+            id, name, "vision", shape, BlobHash("a" * 64), snapshot="b" * 64,
+            priority=priority, labels={"team": "vision"}, policies=policies, held=held,
+        )  # fmt: skip
+        self.say(submit)
+        return id
+
+    def run_of(self, id: WorkloadId) -> RunId:
+        """The run that a workload has now."""
+        run = self.state.workloads[id].live_run
+        assert run is not None, f"{id} has no run"
+        return run.id
+
+    def told(self, id: WorkloadId, phase: str, end: RunEnd | None = None) -> None:
+        """The driver tells how far a workload's run is."""
+        run = self.state.workloads[id].live_run
+        assert run is not None, f"{id} has no run"
+        seen = msgspec.convert(
+            {"type": "run", "cluster": "room", "run": run.id, "generation": run.generation,
+             "phase": phase, "at_ms": self._now_ms}, rep.RunReport,
+        )  # fmt: skip
+        self.see(replace(seen, end=end))
+
+
+def play() -> Scenario:
+    """The whole scenario."""
+    day = Scenario()
+    day.happen(ev.LeaderChanged(1, CORE_VERSION))
+    day.see(rep.ClusterReport(ROOM))
+    _one_that_is_put_back(day)
+    _some_that_wait(day)
+    _one_out_of_reach(day)
+    _a_node_that_fails(day)
+    _notices(day)
+    day.say(cmd.Cancel(WorkloadId("w-unknown")))
+    day.happen(ev.ActionDropped("start-run", WorkloadId("w-waits"), Reason("stale")))
+    day.happen(ev.LeaderChanged(2, CORE_VERSION))
+    return day
+
+
+def _one_that_is_put_back(day: Scenario) -> None:
+    id = day.submit("digits", SHARED_GPU)
+    day.cycle()
+    for phase in ("SettingUp", "Running", "Stopping"):
+        day.told(id, phase)
+    day.told(id, "Ended", SAVED)
+    day.cycle(400_000)
+    day.told(id, "Running")
+    done = RunEnd(how="exited", code=0, ranks={"0": 0}, peak_memory_bytes=1 << 30, cpu_ms=90_000)
+    day.told(id, "Ended", done)
+
+
+def _some_that_wait(day: Scenario) -> None:
+    for number in (1, 2):
+        day.submit(f"gang-{number}", GANG)
+    day.submit("waits", GANG, priority=2)
+    held = day.submit("held", ONE, held=True)
+    other = day.submit("other", ONE)
+    day.say(cmd.Hold(other))
+    day.cycle()
+    day.say(cmd.SetPriority(WorkloadId("w-gang-2"), 7))
+    day.say(cmd.Release(other))
+    day.say(cmd.Cancel(held))
+    day.cycle()
+
+
+def _one_out_of_reach(day: Scenario) -> None:
+    id = WorkloadId("w-other")
+    day.told(id, "Running")
+    day.see(rep.Reachability("room", "unreachable", "no route"))
+    day.see(rep.ClusterReport(ROOM))
+    day.see(rep.Reachability("room", "reachable"))
+    day.told(id, "Ended", RunEnd(how="signaled", signal=9, code=137))
+    day.cycle(400_000)
+
+
+def _a_node_that_fails(day: Scenario) -> None:
+    day.happen(ev.NodeQuarantined("room", "pc2", Reason("quarantined", {"times": 3})))
+    day.happen(ev.NodeResumed("room", "pc2"))
+    day.happen(ev.NodeQuarantined("room", "pc2", Reason("quarantined", {"times": 3})))
+    id = WorkloadId("w-other")
+    day.told(id, "Ended", BROKEN)
+
+
+def _notices(day: Scenario) -> None:
+    id = WorkloadId("w-waits")
+    day.told(id, "Running")
+    day.happen(ev.NoticeGiven(day.run_of(id), "preempt", 60_000, Reason("preempted")))
+    day.happen(ev.NoticeWithdrawn(day.run_of(id)))
+    day.say(cmd.Cancel(id, now=True))
+    day.cycle()
+
+
+def main() -> int:
+    day = play()
+    types = {json.loads(line)["event"]["type"] for line in day.lines}
+    missing = {str(kind.__struct_config__.tag) for kind in ev.Event.__args__} - types
+    if missing:
+        print(f"the scenario has no {', '.join(sorted(missing))}", file=sys.stderr)
+        return 1
+    sys.path.insert(0, str(ROOT))
+    from tests.journals.summary import summary
+
+    folder = ROOT / "tests" / "journals"
+    (folder / f"{__version__}.jsonl").write_bytes(b"".join(line + b"\n" for line in day.lines))
+    said = json.dumps(summary(day.lines), indent=1, sort_keys=True) + "\n"
+    (folder / f"{__version__}.state.json").write_text(said)
+    print(f"{len(day.lines)} records of {len(types)} types in tests/journals/{__version__}.jsonl")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
