@@ -1,0 +1,1 @@
+"""Real engines and frameworks; run by `make lab` alone."""

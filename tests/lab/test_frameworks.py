@@ -1,0 +1,105 @@
+"""Real frameworks under the stop protocol: saved, put back, resumed, and the same numbers after."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from tests.lab.environments import TRAINER
+from tests.lab.researcher import PROGRAMS, Researcher, losses
+
+RUN_S = 180
+
+
+def undisturbed(name: str, folder: Path, *launch: str) -> dict[int, float]:
+    """The losses of a program that runs through, without Stellwerk."""
+    folder.mkdir()
+    env = {**os.environ, "STELLWERK_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    argv = [*(launch or [str(TRAINER.python)]), str(PROGRAMS / f"{name}.py")]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=RUN_S)
+    return losses(done.stdout)
+
+
+def until_step(researcher: Researcher, name: str, step: int) -> None:
+    """Waits until a program's first run has come so far."""
+    deadline = time.monotonic() + RUN_S
+    while max(losses(researcher.output(name, 1)), default=0) < step:
+        assert time.monotonic() < deadline, researcher.output(name, 1)
+        time.sleep(0.3)
+
+
+def disturb(researcher: Researcher, task: str, name: str, *, step: int, grace_ms: int) -> None:
+    """Submits a program, gives its run notice when it has come so far, and waits for the end."""
+    researcher.stw("run", task, "-d")
+    until_step(researcher, name, step)
+    run = researcher.json("show", name)["runs"][0]["id"]
+    researcher.give_notice(run, grace_ms)
+    researcher.until({name: "Succeeded"}, timeout_s=RUN_S)
+
+
+def same(one: dict[int, float], other: dict[int, float]) -> bool:
+    """Whether two runs over the same steps had the same losses."""
+    return one.keys() == other.keys() and all(
+        abs(one[step] - other[step]) <= 1e-3 * max(1.0, abs(one[step])) for step in one
+    )
+
+
+def test_the_trainer_saves_when_asked_and_resumes(researcher: Researcher, tmp_path: Path) -> None:
+    """Its own just-in-time checkpoint: exit 0 after a notice is put back, not taken as done; the
+    next run goes on from there, at the right step and with the very losses of one undisturbed.
+    """
+    task = researcher.program("trainer")
+    disturb(researcher, task, "trainer", step=5, grace_ms=60_000)
+    runs = researcher.json("show", "trainer")["runs"]
+    assert [run["end"]["how"] for run in runs] == ["exited", "exited"]
+    assert [run["end"]["code"] for run in runs] == [0, 0]
+    assert [run["end"]["put_back"] for run in runs] == [True, False]
+    first, second = (losses(researcher.output("trainer", number)) for number in (1, 2))
+    saved = min(second) - 1
+    assert 5 <= saved < 60
+    said = researcher.output("trainer", 2)
+    assert f"resuming from checkpoint-{saved}\n" in said
+    assert "the Trainer came back at step 60 of 60\n" in said
+    assert max(first) - saved <= 1
+    assert same({**first, **second}, undisturbed("trainer", tmp_path / "alone"))
+
+
+def test_a_loop_that_takes_no_notice_goes_on_from_its_last_checkpoint(
+    researcher: Researcher, tmp_path: Path
+) -> None:
+    """It is killed when its grace is over, and loses no more than what it had not saved."""
+    task = researcher.program("deaf")
+    disturb(researcher, task, "deaf", step=12, grace_ms=1_000)
+    runs = researcher.json("show", "deaf")["runs"]
+    assert [run["end"]["put_back"] for run in runs] == [True, False]
+    assert runs[0]["end"]["code"] != 0
+    first, second = (losses(researcher.output("deaf", number)) for number in (1, 2))
+    assert (min(second) - 1) % 5 == 0
+    assert 0 <= max(first) - (min(second) - 1) <= 5
+    assert same({**first, **second}, undisturbed("deaf", tmp_path / "alone"))
+
+
+def test_ranks_under_torchrun_save_together(researcher: Researcher, tmp_path: Path) -> None:
+    """The launcher isn't told, its workers are; they save at one step and are put back."""
+    launch = "{bin}/torchrun --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint localhost:0"
+    task = researcher.program("ranks", launch=launch)
+    disturb(researcher, task, "ranks", step=5, grace_ms=60_000)
+    runs = researcher.json("show", "ranks")["runs"]
+    assert [run["end"]["put_back"] for run in runs] == [True, False]
+    first, second = (losses(researcher.output("ranks", number)) for number in (1, 2))
+    assert min(second) == max(first) + 1
+    assert f"saved at step {max(first)}\n" in researcher.output("ranks", 1)
+    words = launch.format(bin=TRAINER.python.parent).split()
+    assert same({**first, **second}, undisturbed("ranks", tmp_path / "alone", *words))
+
+
+def test_cancel_lets_the_trainer_save_and_is_final(researcher: Researcher) -> None:
+    """After `stw cancel` it saves as well, but isn't put back: the end is Cancelled."""
+    task = researcher.program("trainer")
+    researcher.stw("run", task, "-d")
+    until_step(researcher, "trainer", 3)
+    researcher.stw("cancel", "trainer")
+    researcher.until({"trainer": "Cancelled"}, timeout_s=RUN_S)
+    shown = researcher.json("show", "trainer")
+    assert len(shown["runs"]) == 1
+    assert list((researcher.state / "checkpoints" / shown["id"]).glob("checkpoint-*"))
