@@ -67,7 +67,7 @@ def _alternative(wanted: ResourceRequest, task: Task) -> Alternative:
             gpu=gpu,
         ),
         infra=wanted.infra or "",
-        needs=needs(task),
+        needs=needs(task, wanted),
     )
 
 

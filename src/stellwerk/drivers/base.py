@@ -5,8 +5,8 @@ crash, and a driver that has carried one out already answers with what became of
 late, doubled or lost; the engine folds them so that none of this does harm.
 """
 
-from collections.abc import AsyncIterator
-from typing import Literal, Protocol
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -65,6 +65,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     ``cwd`` ("" = that work directory) is an absolute folder to run in, in place; ``sky_workdir``
     asks for the work directory to be ``~/sky_workdir`` too. ``setup_inputs`` names the files of it
     on which the setup depends, if what it makes may be kept for other runs (None: it may not).
+    ``image`` names a container image in whose files the run works ("" = the machine's own).
     ``allocation`` is what the run holds, for a driver that can see to it that a run stays within
     it.
     """
@@ -89,6 +90,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     mounts: tuple[MountOrder, ...] = ()
     secret_files: dict[str, str] = {}
     sky_workdir: bool = False
+    image: str = ""
     checkpoint_dir: str = ""
     output_dir: str = ""
     grace_ms: int = 30_000
@@ -129,6 +131,17 @@ class Folders(Struct, frozen=True, omit_defaults=True):
     work: str = ""
     output: str = ""
     checkpoint: str = ""
+
+
+Kept = Literal["outputs", "checkpoints"]
+"""What a place keeps for a workload over all of its runs."""
+
+
+class Left(Struct, frozen=True):
+    """Something that a run or a workload left on a place, by its name, and the disk it takes."""
+
+    name: str
+    bytes: int
 
 
 class DriverError(Exception):
@@ -193,4 +206,40 @@ class Driver(Protocol):
         self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
     ) -> LogChunk:
         """Reads a log by offset; a log that isn't there yet is empty."""
+        ...
+
+
+@runtime_checkable
+class Tidies(Protocol):
+    """What a driver is that can say what is left on its place, and remove it.
+
+    It removes what it is told to: whoever asks knows what is over and what nobody needs.
+    """
+
+    async def runs_left(self) -> Sequence[Left]:
+        """Runs of which output or directories are there."""
+        ...
+
+    async def is_left(self, run: RunId) -> bool:
+        """Whether output or directories of a run are there."""
+        ...
+
+    async def forget(self, run: RunId) -> None:
+        """Removes what a finished run left on the place."""
+        ...
+
+    async def folders_left(self, kind: Kept) -> Sequence[Left]:
+        """Workloads that have a folder of this kind there, by their ids."""
+        ...
+
+    async def remove_folder(self, kind: Kept, workload: str) -> None:
+        """Removes a workload's folder of a kind."""
+        ...
+
+    async def strays(self, live: Collection[str], before_ms: int) -> Sequence[Left]:
+        """What is older than an instant and belongs to no run that is there or `live`."""
+        ...
+
+    async def remove_strays(self, names: Collection[str]) -> None:
+        """Removes what `strays` named."""
         ...

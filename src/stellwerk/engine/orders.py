@@ -3,7 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
-from stellwerk.core.describe.places import speaks_of_workdir
+from stellwerk.core.describe.places import image_of, speaks_of_workdir
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.launch import common_environment, node_environment, setup_environment
 from stellwerk.core.model.resources import NodeAllocation
@@ -79,7 +79,7 @@ def build_order(
         user=workload.owner,
         cluster=cluster.name,
         cloud=cluster.driver,
-        run_number=run.number,
+        run_number=workload.order,
         addresses=addresses,
         alternative=alternative,
     )
@@ -111,6 +111,7 @@ def build_order(
         mounts=launch.mounts,
         sky_workdir=bool(launch.mounts) or speaks_of_workdir(task),
         setup_inputs=task.setup_inputs,
+        image=image_of(task.resources[alternative]),
         grace_ms=workload.policies.grace_ms,
         recover_on_exit_codes=workload.policies.recover_on_exit_codes,
         time_limit_ms=workload.policies.time_limit_ms,

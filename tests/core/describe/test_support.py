@@ -19,7 +19,11 @@ EXAMPLES = {
     "git-workdir": "workdir: {url: u}\nrun: x",
     "mount-target": "file_mounts: {/a/../etc: ./a}\nrun: x",
     "volumes": "volumes: {/a: v}\nrun: x",
-    "image": "resources: {image_id: 'docker:x'}\nrun: x",
+    "image": "resources: {image_id: ami-0123}\nrun: x",
+    "image-login": (
+        "resources: {image_id: 'docker:x'}\nrun: x\nenvs: {SKYPILOT_DOCKER_USERNAME: a, "
+        "SKYPILOT_DOCKER_PASSWORD: b, SKYPILOT_DOCKER_SERVER: c}"
+    ),
     "hooks": "config: {hooks: [{run: y}]}\nrun: x",
     "event-callback": "event_callback: y\nrun: x",
     "secret-in-text": "secrets: {A: null}\nworkdir: $A/x\nrun: x",
@@ -57,6 +61,7 @@ resources:
   use_spot: true
   job_recovery: failover
   autostop: 5
+  image_id: docker:ubuntu:22.04
   labels: {stellwerk/launcher: auto, stellwerk/queue: q}
 envs: {A: 1}
 secrets: {B: x}

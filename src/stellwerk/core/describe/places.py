@@ -6,11 +6,16 @@ lies elsewhere must not be seen by others, so it needs a view of its own (user n
 
 from __future__ import annotations
 
+import re
+
 from stellwerk.core.describe.mounts import WORKDIR, scheme_of
-from stellwerk.core.model.resources import NAMESPACES
-from stellwerk.core.model.task import StorageMount, Task
+from stellwerk.core.model.resources import IMAGES, NAMESPACES
+from stellwerk.core.model.task import ResourceRequest, StorageMount, Task
 
 _NEVER = ("/", "~", "/proc", "/sys", "/dev")
+IMAGE_PREFIX = "docker:"
+_IMAGE = re.compile(r"docker:[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+_LOGIN = "SKYPILOT_DOCKER_"
 _SPOKEN_OF = "sky_workdir"
 
 
@@ -34,11 +39,31 @@ def can_be_target(target: str) -> bool:
     return below and target not in _NEVER and not target.startswith(("/proc/", "/sys/"))
 
 
-def needs(task: Task) -> tuple[str, ...]:
-    """What a cluster must allow, whatever else it has."""
+def needs(task: Task, request: ResourceRequest) -> tuple[str, ...]:
+    """What a cluster must be able to do, whatever else it has."""
+    if request.image_id:
+        return (IMAGES, NAMESPACES)
     secret_files = any(ref.mount_path for ref in task.managed_secrets)
     outside = any(inside_work(target) is None for target in targets(task))
     return (NAMESPACES,) if secret_files or outside else ()
+
+
+def image_of(request: ResourceRequest) -> str:
+    """The container image that a request names, "" for none; only one that can be run here."""
+    image = request.image_id
+    return image.removeprefix(IMAGE_PREFIX) if isinstance(image, str) else ""
+
+
+def can_be_image(request: ResourceRequest) -> bool:
+    """Whether the image is one for any machine, and not one of a cloud's own."""
+    image = request.image_id
+    return not image or (isinstance(image, str) and _IMAGE.fullmatch(image) is not None)
+
+
+def names_login(task: Task) -> bool:
+    """Whether the task brings a login for a registry of images."""
+    names = (*task.envs, *task.secrets, *(ref.name for ref in task.managed_secrets))
+    return any(name.startswith(_LOGIN) for name in names)
 
 
 def speaks_of_workdir(task: Task) -> bool:

@@ -10,7 +10,12 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from stellwerk.core.describe.fill import VARIABLE
-from stellwerk.core.describe.places import can_be_target, targets
+from stellwerk.core.describe.places import (
+    can_be_image,
+    can_be_target,
+    names_login,
+    targets,
+)
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.task import Dag, GitWorkdir, ResourceRequest, Task
 
@@ -23,6 +28,10 @@ class _Line(NamedTuple):
     used: Callable[[Task], object]
     message: str
     help: str
+
+
+def _has_image(task: Task) -> bool:
+    return any(request.image_id for request in task.resources)
 
 
 def _any(test: Callable[[ResourceRequest], object]) -> Callable[[Task], bool]:
@@ -61,9 +70,13 @@ TABLE: tuple[_Line, ...] = (
         "give `host_path` with a path that the machine has",
     ),
     _Line(
-        "image", "resources.image_id", _any(lambda request: request.image_id),
-        "images can't be run yet, and the job would be another without",
-        "install what it needs in `setup`",
+        "image", "resources.image_id", _any(lambda request: not can_be_image(request)),
+        "only images of containers can be run", "write `image_id: docker:IMAGE`",
+    ),
+    _Line(
+        "image-login", "envs", lambda task: _has_image(task) and names_login(task),
+        "a login for a registry of images can't be used yet",
+        "log in once on the machine with `podman login`, and remove it from the task",
     ),
     _Line(
         "hooks", "config.hooks", lambda task: task.hooks,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stellwerk.core.model.cluster import Cluster, Device, Node
 from stellwerk.core.model.devices import find_device, kind_of_device
 from stellwerk.core.model.quantity import GIB
-from stellwerk.core.model.resources import NAMESPACES
+from stellwerk.core.model.resources import IMAGES, NAMESPACES
 
 Facts = Mapping[str, Any]
 
@@ -33,6 +33,9 @@ def cluster_of(facts: Facts, *, name: str, driver: str, runs: Collection[str] = 
     claims = {claim.replace("_", "-"): str(facts[claim]) for claim in CLAIMS if facts.get(claim)}
     if isinstance(facts.get(NAMESPACES), bool):
         claims[NAMESPACES] = "yes" if facts[NAMESPACES] else f"no: {facts.get(_WHY_NOT) or '?'}"
+    if "image_tool" in facts:
+        tool = facts["image_tool"]
+        claims[IMAGES] = f"yes: by {tool}" if tool else "no: neither podman nor docker is there"
     tools = facts.get("tools") or ()
     if tools:
         claims["tools"] = " ".join(str(tool) for tool in tools)

@@ -28,9 +28,15 @@ WAITING = {
     "no_namespaces": Entry(
         "blocked",
         "you",
-        "it mounts outside of `~/sky_workdir`, for which {cluster} gives no user a view of their "
-        "own[ ({note})]",
+        "it mounts outside of `~/sky_workdir`, or runs in an image, for which {cluster} gives no "
+        "user a view of their own[ ({note})]",
         "mount below `~/sky_workdir/`, or have user namespaces allowed on {cluster}",
+    ),
+    "no_images": Entry(
+        "blocked",
+        "you",
+        "it runs in an image, which {cluster} can't get[: {note}]",
+        "install podman on {cluster}, or leave `image_id` out and install things in `setup`",
     ),
     "no_such_infra": Entry(
         "blocked",
@@ -160,6 +166,7 @@ REFUSALS = {
         "ended", "you", "it is already over", "`stw show` tells how; `stw rerun` starts it again"
     ),
     "not_waiting": Entry("ended", "you", "it is {phase}, not waiting", "`stw cancel` ends it"),
+    "already_held": Entry("ended", "you", "it is held already", "`stw release` lets it start"),
     "not_held": Entry("ended", "you", "it is {phase}, not held", "nothing to do"),
     "no_run": Entry(
         "ended", "you", "it is {phase} and has no run that could be lost", "nothing to do"

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 NAMESPACES = "namespaces"
 """A need: a cluster on which a run can have a view of the files of its own."""
+IMAGES = "images"
+"""A need: a cluster that can get the files of a container image."""
 
 
 class GpuRequest(Struct, frozen=True, omit_defaults=True):

@@ -6,7 +6,13 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Candidate, Shortfall, Verdict
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.reasons import Param, Reason
-from stellwerk.core.model.resources import NAMESPACES, Alternative, NodeAllocation, Shape
+from stellwerk.core.model.resources import (
+    IMAGES,
+    NAMESPACES,
+    Alternative,
+    NodeAllocation,
+    Shape,
+)
 from stellwerk.core.place.amounts import amount, apart
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import lack
@@ -16,7 +22,7 @@ from stellwerk.core.place.rooms import ClusterRoom, Key
 PREFERENCE_STEP = 1000
 """Each place further down in an ordered choice costs more than any other score can give."""
 
-CANNOT = {NAMESPACES: "no_namespaces"}
+CANNOT = {NAMESPACES: "no_namespaces", IMAGES: "no_images"}
 """How it is told that a cluster can't do what a task needs."""
 
 WITHOUT_DEVICES = -100
