@@ -102,7 +102,7 @@ def test_hold_and_release_a_waiting_workload() -> None:
     first, second = hall.submit(), hall.submit()
     hall.command(cmd.Hold(first), actor="bob")
     assert render(hall.workload(first).reasons[0]).sentence == "held by bob"
-    assert refusal(hall.command(cmd.Hold(first))) == "it is Held, not waiting"
+    assert refusal(hall.command(cmd.Hold(first))) == "it is held already"
     assert hall.settle() == [second]
     hall.command(cmd.Release(first))
     hall.end(second)

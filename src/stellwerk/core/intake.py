@@ -41,6 +41,8 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         case cmd.Hold():
             if workload.phase == "Pending":
                 return [ev.Held(command.id, Reason("held", {"actor": actor}))]
+            if workload.phase == "Held":
+                return [_refused("hold", workload, "already_held")]
         case cmd.Release():
             if workload.phase == "Held":
                 return [ev.Released(command.id)]

@@ -242,3 +242,11 @@ def test_a_very_long_line_is_cut() -> None:
     """A progress bar of a megabyte is no reason."""
     line = "CUDA out of memory " + "x" * 100_000
     assert len(failed(line)) < 300
+
+
+def test_memory_refused_far_below_what_was_asked_is_another_limit() -> None:
+    """Asking for more wouldn't help a job that got 185 MiB of the GiB it asked for."""
+    end = RunEnd(how="exited", code=1, last_lines=("MemoryError",), peak_memory_bytes=185 << 20)
+    assert told(end, asked_gib=1).code == "memory_limited"
+    assert "ulimit" in render(told(end, asked_gib=1)).remedy
+    assert told(end).code == "out_of_memory"

@@ -77,6 +77,13 @@ ENDED = {
         "it ran out of memory[, having used up to {peak_bytes}][ of {asked_bytes} asked for]",
         "ask for more with `memory:`, or use less (smaller batches, fewer workers)",
     ),
+    "memory_limited": Entry(
+        "ended",
+        "you",
+        "it was refused memory[, having used up to {peak_bytes}][ of {asked_bytes} asked for]",
+        "another limit holds than what was asked for: look for `ulimit -v` in the script or its "
+        "start-up files, or for a limit of a container",
+    ),
     "gpu_out_of_memory": Entry(
         "ended",
         "you",

@@ -239,8 +239,10 @@ async def cancel(
 
 @post("/workloads/{ref:str}/hold", tags=["workloads"], summary="Hold", status_code=200)
 async def hold(ref: FromPath[str], request: AnyRequest, services: Given) -> Changed:
-    """Keeps a waiting workload from starting."""
+    """Keeps a waiting workload from starting; one that is held already stays so."""
     workload = await services.find(ref)
+    if workload.phase == "Held":
+        return Changed(workload.id, workload.name, workload.phase)
     _must_be(workload, "Pending", "only what waits can be held; `stw cancel` ends it")
     return await _order(services, request, workload, cmd.Hold(workload.id))
 
