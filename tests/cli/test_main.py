@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 import pytest
@@ -141,3 +142,45 @@ def test_completion_is_for_both_names(stw: Stw, shell: str) -> None:
     assert result.code == 0
     assert "_STW_COMPLETE" in result.out
     assert "_STELLWERK_COMPLETE" in result.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "\udcff"),
+        ("run", "-d", "--", "echo", "\udcff"),
+        ("run", "-d", "--env", "A=\udcff", "--", "true"),
+        ("run", "-d", "--name", "\udcff", "--", "true"),
+        ("cancel", "a", "\udcff"),
+        ("ps", "-l", "a=\udcff"),
+    ],
+)
+def test_an_argument_that_is_no_text(stw: Stw, server: FakeServer, words: tuple[str, ...]) -> None:
+    """Bytes that aren't UTF-8 are shown as they are, and refused as a wrong argument."""
+    result = stw(*words)
+    assert result.code == 2, result.err
+    assert "error[" in result.err
+    assert "xff" in result.err
+    assert "internal" not in result.err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_standard_files(closed: str) -> None:
+    """They are as good as /dev/null: no traceback, and the same exit code."""
+    for words, code in (("--help", 0), ("config show", 0), ("expalin", 2)):
+        command = f"exec '{sys.executable}' -m stellwerk.cli {words} {closed}"
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_what_steers_a_terminal_is_shown_instead(stw: Stw, tmp_path: Path) -> None:
+    """A name from a file can't repaint the screen by way of its error message."""
+    file = tmp_path / "task.yaml"
+    file.write_text('run: x\nname: "\\e[31m\\u202egnp.exe\\x07"\n')
+    result = stw("run", str(file))
+    assert result.code == 2
+    assert r"\x1b[31m\u202egnp.exe\x07" in result.err
+    assert all(char.isprintable() or char == "\n" for char in result.err)

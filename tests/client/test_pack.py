@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -317,3 +318,36 @@ def test_one_file_does_not_cost_a_folder_its_hashes(
     pack_sources([str(top / "a")], cache, ALL)
     monkeypatch.setattr("stellwerk.client.pack._hash_file", pytest.fail)
     assert packed_paths(top, cache) == ["a", "b"]
+
+
+def test_lines_that_are_no_patterns_match_nothing(top: Path, cache: str) -> None:
+    """As for git; the lines beside them hold."""
+    write(top, {"keep.py": "", "data.bin": "", "z": ""})
+    (top / ".gitignore").write_bytes(b"!\n\\\n[z-a]\n\xff\xfe\\\n***\\\n*.bin\n")
+    assert packed_paths(top, cache) == [".gitignore", "keep.py", "z"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_rules_that_are_no_file_are_none(
+    top: Path, cache: str, make: Callable[[Path], None]
+) -> None:
+    """A pipe of that name isn't waited for; it can't be packed either way."""
+    write(top, {"keep.py": ""})
+    make(top / ".skyignore")
+    if make is os.mkfifo:
+        with pytest.raises(StellwerkError, match="is a named pipe"):
+            pack(str(top), cache, ALL)
+    else:
+        assert packed_paths(top, cache) == [".skyignore", "keep.py"]
+
+
+def test_a_folder_far_too_large_is_not_looked_through(top: Path, cache: str) -> None:
+    """A mistaken `workdir: /` is refused as soon as it is clear that it is too large."""
+    for folder in range(10):
+        write(top, {f"{folder}/{number}": "" for number in range(10)})
+    with pytest.raises(TooLargeError) as caught:
+        pack(str(top), cache, Limits(10, 10**9))
+    assert "holds more than 30 files" in str(caught.value)
+    with pytest.raises(TooLargeError) as caught:
+        pack(str(top), cache, Limits(99, 10**9))
+    assert "holds 100 files" in str(caught.value)

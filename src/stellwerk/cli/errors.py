@@ -79,6 +79,9 @@ def report(error: BaseException) -> int:
             # Whoever read our output has seen enough; the interpreter must not try to flush again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
+        case UnicodeEncodeError():
+            _say([_no_text(error)])
+            return USAGE
         case StellwerkError():
             _say(lines_of(error))
             return exit_code_of(error)
@@ -103,6 +106,16 @@ def _usage_line(error: click.UsageError) -> str:
         message = f"there is no option `{error.option_name}`"
     message = message[:1].lower() + message[1:]
     return f"error[usage]  {message}  help: {hint}" if hint else f"error[usage]  {message}"
+
+
+def _no_text(error: UnicodeEncodeError) -> str:
+    """An argument that isn't UTF-8 comes as surrogates, which neither JSON nor a URL can hold."""
+    piece = error.object[max(0, error.start - 20) : error.end + 20]
+    shown = piece.encode("utf-8", "backslashreplace").decode().replace("\\udc", "\\x")
+    return (
+        f"error[usage/encoding]  `{shown}` isn't text in {error.encoding}  "
+        "help: name it otherwise, or put it into a script"
+    )
 
 
 def _unforeseen(error: BaseException) -> str:

@@ -131,6 +131,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command line; whatever goes wrong becomes lines on stderr and an exit code."""
     name = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "stw"
     name = "stw" if name in {"__main__.py", "-c"} else name
+    _open_standard_files()
     try:
         result: Any = cli.main(arguments, prog_name=name, standalone_mode=False)
         code = result if isinstance(result, int) else 0
@@ -140,3 +141,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
         code = report(error)
     sys.exit(code)
+
+
+def _open_standard_files() -> None:
+    """Puts /dev/null where a caller has closed one, or the next file opened would be in its place.
+
+    What is written to it is lost, as the caller wants it.
+    """
+    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, stream) is None:
+            lowest = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, stream, os.fdopen(lowest, mode, encoding="utf-8"))

@@ -51,6 +51,7 @@ T = TypeVar("T")
 PAGE = 2000
 ASK_BLOBS = 5000
 LONG_POLL_MS = 25_000
+UPLOAD_S = 600.0
 
 
 class Client:
@@ -141,7 +142,9 @@ class Client:
     def submit_prepared(self, submission: Submission) -> Submitted:
         """Submits what is complete already. It gets a key, so a retry doubles nothing."""
         submission = _with_key(submission)
-        return self._post("/v1/workloads", Submitted, submission)
+        # What comes for a bucket is put there before the answer, which takes as long as it takes.
+        timeout_s = UPLOAD_S if submission.mounts else None
+        return self._post("/v1/workloads", Submitted, submission, timeout_s=timeout_s)
 
     def rerun(self, name: str, *, key: str = "") -> Submitted:
         """Submits a workload's task again: the same text, code, variables and secrets."""
@@ -391,10 +394,10 @@ def _new_key() -> str:
 
 def _part(name: str) -> str:
     """A name as one part of a path: a slash or a dot in it must not become another path."""
-    if not name or name in {".", ".."}:
+    if not name or name in {".", ".."} or "/" in name:
         raise ApiError(
             ProblemReport(
-                status=404, code="workload/not-found", exit=3, detail=f"no name: {name!r}"
+                status=404, code="find/workload", exit=3, detail=f"nothing has the name `{name}`"
             )
         )
     return quote(name, safe="")

@@ -6,9 +6,13 @@ that git tracks is never left behind, whatever the rules say. `.git` itself alwa
 """
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
+
+from stellwerk.core.model.errors import StellwerkError
 
 SKYIGNORE = ".skyignore"
 GITIGNORE = ".gitignore"
@@ -81,12 +85,35 @@ class Ignores:
             yield from self._read(os.path.join(root, folder, GITIGNORE), folder)
 
     def _read(self, path: str, folder: str) -> Iterator[_Rules]:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of that name has no end
         try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            with open(os.open(path, flags), encoding="utf-8", errors="surrogateescape") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return
                 lines = file.read().splitlines()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return
-        yield _Rules(folder, self._from_lines(lines))
+        except OSError as error:
+            raise StellwerkError.of(
+                "workdir/unreadable",
+                f"{path}, which says what stays behind, can't be read: {error.strerror}",
+                "make it readable, or remove it",
+            ) from error
+        yield _Rules(folder, self._spec(lines))
+
+    def _spec(self, lines: Sequence[str]) -> Any:
+        """The rules of lines; as for git, one that is no pattern matches nothing."""
+        try:
+            return self._from_lines(lines)
+        except (ValueError, re.error):
+            return self._from_lines([line for line in lines if self._is_pattern(line)])
+
+    def _is_pattern(self, line: str) -> bool:
+        try:
+            self._from_lines([line])
+        except (ValueError, re.error):
+            return False
+        return True
 
 
 def repository_of(folder: str) -> str | None:

@@ -20,6 +20,8 @@ from stellwerk.core.model.errors import Problem, StellwerkError
 
 NAMED_AT_MOST = 20
 READ_BYTES = 1 << 20
+LOOKED_AT_TIMES = 2
+"""A folder with so many times the files that may be packed isn't looked through to its end."""
 
 
 class FileEntry(msgspec.Struct):
@@ -145,7 +147,7 @@ def _moved(entry: Entry, path: str) -> Entry:
 
 
 def _walk_all(walk: "_Walk", cache_folder: str, limits: Limits | None) -> None:
-    walk.run()
+    walk.run(None if limits is None else limits.files * LOOKED_AT_TIMES)
     walk.raise_problems()
     if limits is not None:
         _refuse_large(walk.top, walk, limits)
@@ -204,9 +206,11 @@ def _read_again(path: str, digest: str) -> bytes:
 def _refuse_large(top: str, walk: "_Walk", limits: Limits) -> None:
     if len(walk.found) <= limits.files and walk.bytes <= limits.bytes:
         return
+    more = "" if walk.whole else "more than "
     problem = Problem(
         "workdir/large",
-        f"{top} holds {len(walk.found):,} files with {walk.bytes / 2**30:,.1f} GiB to be packed",
+        f"{top} holds {more}{len(walk.found):,} files with {walk.bytes / 2**30:,.1f} GiB to be "
+        "packed",
         "name data folders in .skyignore or .gitignore, or pack it all with --yes",
     )
     raise TooLargeError([problem])
@@ -235,17 +239,20 @@ class _Walk:
         self.top = top
         self.found: list[_Found] = []
         self.bytes = 0
+        self.whole = True
         self.entries: list[Entry] = []
         self.notices: list[str] = []
         self._ignores = ignores
         self._only = only
         self._problems: list[Problem] = []
 
-    def run(self) -> None:
+    def run(self, most: int | None) -> None:
+        """Goes through the tree, or to where more than so many files were found."""
         waiting = [""]
-        while waiting:
+        while waiting and (most is None or len(self.found) <= most):
             folder = waiting.pop()
             waiting += list(self._folder(folder))[::-1]
+        self.whole = not waiting
 
     def hash_files(self, cache: HashCache) -> None:
         """Turns what was found into entries; a file that can't be read becomes a problem."""

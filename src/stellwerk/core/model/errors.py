@@ -44,7 +44,12 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
         for part in (self.place, self.message, f"help: {self.help}" if self.help else ""):
             if part:
                 line += f"  {part}"
-        return line
+        return line if line.isprintable() else "".join(map(_shown, line))
+
+
+def _shown(char: str) -> str:
+    """A character as it can be shown: what steers a terminal would change what it shows."""
+    return char if char.isprintable() or char == "\n" else ascii(char)[1:-1]
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
