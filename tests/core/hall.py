@@ -125,6 +125,6 @@ class Hall:
         waits = self.state.shapes[self.workload(key).shape].waits
         return [reason.code for reason in waits.reasons] if waits else []
 
-    def running(self) -> dict[str, RunId]:
+    def running(self) -> dict[WorkloadId, RunId]:
         """Live runs by workload."""
         return {workload_of(run): run for run in self.state.running.values()}

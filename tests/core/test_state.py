@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -16,96 +15,16 @@ from stellwerk.core.intake import on_plan
 from stellwerk.core.invariants import violations
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.ids import DecisionId, WorkloadId, digest
+from stellwerk.core.model.ids import DecisionId, digest
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.plan import plan
 from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold, queue_key
 from stellwerk.core.state.folding import RUNS_KEPT
 from stellwerk.core.view import Viewer
-from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape, an_allocation
-from tests.core.hall import OK, Hall
-
-ENDS = (
-    OK,
-    RunEnd(how="exited", code=1),
-    RunEnd(how="exited", code=85, put_back=True, checkpointed=True),
-    RunEnd(how="notice", code=143, put_back=True),
-    RunEnd(how="reboot"),
-    RunEnd(how="signaled", code=137, signal=9),
-    RunEnd(how="start_refused", message="no/disk: full"),
-    RunEnd(how="signaled", code=137, signal=9, oom_kills=1, peak_memory_bytes=1 << 30),
-)
-FAULT = RunEnd(how="spawn_failed", message="the disk is gone", of_machine=True)
-SHAPES = (
-    a_shape(a_request(cpus=1)),
-    a_shape(a_request(cpus=3, memory_gib=4)),
-    a_shape(a_request(cpus=1, gpus=1, gpu_share_gib=10)),
-    a_shape(a_request(cpus=1), num_nodes=3),
-)
-
-
-def a_lively_hall(seed: int, steps: int = 150) -> Hall:
-    """A journal in which much happens."""
-    dice = random.Random(seed)
-    room = a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room")
-    hall = Hall(a_cluster("alone", a_node("alone", cpus=4, gpus=2)), room)
-    for step in range(steps):
-        machines_fail = 50 <= step < 80
-        hall.now_ms += dice.choice((0, 10, 1_000, 60_000, 400_000))
-        if machines_fail:
-            hall.submit()
-            for key in hall.cycle():
-                hall.end(key, FAULT)
-        live = sorted(hall.state.workloads)
-        running = sorted(hall.running())
-        match dice.randrange(10):
-            case 0 | 1:
-                hall.submit(
-                    dice.choice(SHAPES),
-                    priority=dice.randrange(3),
-                    policies=Policies(max_restarts_on_errors=dice.randrange(3)),
-                    held=dice.random() < 0.1,
-                )
-            case 2 if live:
-                key = WorkloadId(dice.choice(live))
-                commands: tuple[cmd.Command, ...] = (
-                    cmd.Cancel(key, now=dice.random() < 0.5),
-                    cmd.Hold(key),
-                    cmd.Release(key),
-                    cmd.SetPriority(key, dice.randrange(4)),
-                    cmd.DeclareLost(key),
-                    cmd.ResumeNode("alone", "alone"),
-                )
-                hall.command(dice.choice(commands))
-            case 3 if running:
-                hall.seen(dice.choice(running), dice.choice(("SettingUp", "Running")))
-            case 4 | 5 if running:
-                hall.end(dice.choice(running), dice.choice(ENDS))
-            case 6:
-                hall.report(dice.choice(_reports(hall, dice)))
-            case _:
-                hall.cycle()
-    return hall
-
-
-def _reports(hall: Hall, dice: random.Random) -> tuple[Report, ...]:
-    """A cluster is lost from sight, or seen again; a rule of some run holds."""
-    name = dice.choice(("alone", "room"))
-    nodes = (replace(node, state="ready", note="") for node in hall.state.observed[name].nodes)
-    found = replace(hall.state.observed[name], nodes=tuple(nodes))
-    seen: tuple[Report, ...] = (
-        Reachability(name, "unreachable", "gone"),
-        ClusterReport(found),
-        ClusterReport(found),
-    )
-    runs = sorted(hall.state.running.values())
-    if not runs:
-        return seen
-    run = dice.choice(runs)
-    generation = int(run.rsplit("-", 1)[1])
-    return (*seen, RuleHeld(name, run, generation, Reason("aborted")))
+from stellwerk.testing.builders import a_cluster, a_node, an_allocation
+from tests.core.hall import Hall
+from tests.core.lively import a_lively_hall
 
 
 def test_the_lively_journal_has_everything_in_it() -> None:
@@ -208,74 +127,6 @@ def test_another_process_with_another_hash_seed_comes_to_the_same() -> None:
             check=True,
         )
         assert told.stdout.decode().strip() == expected
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_view_taken_along_the_way_is_a_view_taken_now(seed: int) -> None:
-    """A viewer that reuses parts sees what a new one sees, after every step."""
-    hall = Hall(a_cluster("lab", a_node(cpus=4, gpus=1)))
-    dice = random.Random(seed)
-    for _ in range(120):
-        hall.now_ms += dice.choice((0, 1_000, 20_000))
-        running = sorted(hall.running())
-        if running and dice.random() < 0.4:
-            hall.end(dice.choice(running), dice.choice(ENDS))
-        elif dice.random() < 0.5:
-            hall.submit(dice.choice(SHAPES), priority=dice.randrange(2))
-        else:
-            hall.cycle()
-        assert hall.view() == Viewer(hall.state).take(hall.now_ms)
-
-
-def test_a_view_costs_what_changed() -> None:
-    """What did not change is the same object in the next view."""
-    hall = Hall(a_cluster("a"), a_cluster("b", a_node(cpus=8)))
-    hall.submit(SHAPES[0])
-    hall.submit(SHAPES[1])
-    before = hall.view()
-    again = hall.view()
-    assert all(one is other for one, other in zip(before.shapes, again.shapes, strict=True))
-    assert all(one is other for one, other in zip(before.clusters, again.clusters, strict=True))
-    hall.submit(SHAPES[1])
-    after = hall.view()
-    assert after.shapes[0] is before.shapes[0]
-    assert after.shapes[1] is not before.shapes[1]
-    assert after.clusters[0] is before.clusters[0]
-
-
-def test_a_delayed_workload_takes_its_old_place_when_its_time_has_come() -> None:
-    """Before its time it isn't in a view; then it stands where its age puts it."""
-    hall = Hall(a_cluster("lab", a_node(cpus=1)))
-    first = hall.submit(policies=Policies(max_restarts_on_errors=3))
-    hall.settle()
-    second = hall.submit()
-    hall.end(first, RunEnd(how="exited", code=1))
-    due = hall.workload(first).not_before_ms
-    (shape,) = hall.view().shapes
-    assert [head.id for head in shape.heads] == [second]
-    assert hall.view().next_due_ms == due
-    hall.now_ms = due
-    (shape,) = hall.view().shapes
-    assert [head.id for head in shape.heads] == [first, second]
-    assert hall.view().next_due_ms == 0
-    assert hall.state.delayed == {}
-
-
-def test_many_delays_end_in_their_order() -> None:
-    """Also those that were changed, held or cancelled while they waited."""
-    hall = Hall(a_cluster("lab", a_node(cpus=8)))
-    keys = [hall.submit(policies=Policies(max_restarts_on_errors=5)) for _ in range(6)]
-    hall.settle()
-    for number, key in enumerate(keys):
-        hall.now_ms += 100
-        hall.end(key, RunEnd(how="exited", code=number + 1))
-    hall.command(cmd.SetPriority(keys[1], 5))
-    hall.command(cmd.Hold(keys[2]))
-    hall.command(cmd.Cancel(keys[3]))
-    assert sorted(hall.state.delayed) == [keys[0], keys[1], keys[4], keys[5]]
-    hall.now_ms += 1_000_000
-    (shape,) = hall.view().shapes
-    assert [head.id for head in shape.heads] == [keys[1], keys[0], keys[4], keys[5]]
 
 
 def test_the_streak_of_preemptions_is_counted_by_progress() -> None:

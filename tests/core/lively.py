@@ -1,0 +1,93 @@
+"""A journal in which much happens, by seed: every kind of fact, in any order that can be."""
+
+import random
+
+from msgspec.structs import replace
+
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
+from stellwerk.core.model.workload import Policies, RunEnd
+from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
+from tests.core.hall import OK, Hall
+
+ENDS = (
+    OK,
+    RunEnd(how="exited", code=1),
+    RunEnd(how="exited", code=85, put_back=True, checkpointed=True),
+    RunEnd(how="notice", code=143, put_back=True),
+    RunEnd(how="reboot"),
+    RunEnd(how="signaled", code=137, signal=9),
+    RunEnd(how="start_refused", message="no/disk: full"),
+    RunEnd(how="signaled", code=137, signal=9, oom_kills=1, peak_memory_bytes=1 << 30),
+)
+FAULT = RunEnd(how="spawn_failed", message="the disk is gone", of_machine=True)
+SHAPES = (
+    a_shape(a_request(cpus=1)),
+    a_shape(a_request(cpus=3, memory_gib=4)),
+    a_shape(a_request(cpus=1, gpus=1, gpu_share_gib=10)),
+    a_shape(a_request(cpus=1), num_nodes=3),
+)
+
+
+def a_lively_hall(seed: int, steps: int = 150) -> Hall:
+    """A journal in which much happens."""
+    dice = random.Random(seed)
+    room = a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room")
+    hall = Hall(a_cluster("alone", a_node("alone", cpus=4, gpus=2)), room)
+    for step in range(steps):
+        machines_fail = 50 <= step < 80
+        hall.now_ms += dice.choice((0, 10, 1_000, 60_000, 400_000))
+        if machines_fail:
+            hall.submit()
+            for key in hall.cycle():
+                hall.end(key, FAULT)
+        live = sorted(hall.state.workloads)
+        running = sorted(hall.running())
+        match dice.randrange(10):
+            case 0 | 1:
+                hall.submit(
+                    dice.choice(SHAPES),
+                    priority=dice.randrange(3),
+                    policies=Policies(max_restarts_on_errors=dice.randrange(3)),
+                    held=dice.random() < 0.1,
+                )
+            case 2 if live:
+                key = WorkloadId(dice.choice(live))
+                commands: tuple[cmd.Command, ...] = (
+                    cmd.Cancel(key, now=dice.random() < 0.5),
+                    cmd.Hold(key),
+                    cmd.Release(key),
+                    cmd.SetPriority(key, dice.randrange(4)),
+                    cmd.DeclareLost(key),
+                    cmd.ResumeNode("alone", "alone"),
+                )
+                hall.command(dice.choice(commands))
+            case 3 if running:
+                hall.seen(dice.choice(running), dice.choice(("SettingUp", "Running")))
+            case 4 | 5 if running:
+                hall.end(dice.choice(running), dice.choice(ENDS))
+            case 6:
+                hall.report(dice.choice(_reports(hall, dice)))
+            case _:
+                hall.cycle()
+    return hall
+
+
+def _reports(hall: Hall, dice: random.Random) -> tuple[Report, ...]:
+    """A cluster is lost from sight, or seen again; a rule of some run holds."""
+    name = dice.choice(("alone", "room"))
+    nodes = (replace(node, state="ready", note="") for node in hall.state.observed[name].nodes)
+    found = replace(hall.state.observed[name], nodes=tuple(nodes))
+    seen: tuple[Report, ...] = (
+        Reachability(name, "unreachable", "gone"),
+        ClusterReport(found),
+        ClusterReport(found),
+    )
+    runs = sorted(hall.state.running.values())
+    if not runs:
+        return seen
+    run = dice.choice(runs)
+    generation = int(run.rsplit("-", 1)[1])
+    return (*seen, RuleHeld(name, run, generation, Reason("aborted")))
