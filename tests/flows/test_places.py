@@ -1,11 +1,13 @@
 """What a job finds where it runs: its ranks, files, buckets, secrets and its setup."""
 
 import hashlib
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.flows.person import Person
+from tests.runtime.little_image import NAME, PROGRAMS, stand_in
 
 RENDEZVOUS = """
 import os, socket, sys
@@ -212,8 +214,11 @@ def test_a_secret_can_be_a_file_that_is_on_no_disk(colleague: Person) -> None:
 
 
 def test_without_namespaces_only_the_work_directory_has_mounts(person: Person) -> None:
-    """What lies in it works everywhere; the rest is refused at submit, with what to do."""
+    """What lies in it works everywhere; the rest is refused at submit, with what to do. So is an
+    image that no tool could get.
+    """
     person.env["STELLWERK_NO_NAMESPACES"] = "1"
+    person.env["PATH"] = str(few_programs(person.folder / "bin"))
     person.write("a.txt", "a\n")
     inside = person.task(
         "cat conf/a.txt; ls -d ckpt; echo kept > ckpt/step; pwd",
@@ -231,6 +236,10 @@ def test_without_namespaces_only_the_work_directory_has_mounts(person: Person) -
     assert "error[place/never-fits]" in refused
     assert "mounts outside of `~/sky_workdir`" in refused
     assert "mount below `~/sky_workdir/`" in refused
+    image = person.task("true", name="image", more="resources: {image_id: 'docker:a:1'}\n")
+    refused = person.stw("run", image, code=2).stderr
+    assert "it runs in an image, which" in refused
+    assert "install podman" in refused
     assert sorted(person.phases()) == ["inside"]
     plain = person.task("test -d ~/sky_workdir || pwd", name="plain")
     assert person.stw("run", plain).stdout.strip() == person.json("show", "plain")["work_dir"]
@@ -256,6 +265,31 @@ def test_a_setup_is_kept_where_the_task_says_on_what_it_depends(colleague: Perso
         lines = colleague.stw("run", task).stdout.splitlines()
         assert lines[-2:] == [f"code {number}", f"{colleague.home}/sky_workdir/.venv"]
     assert ran.read_text().split() == ["ran"] * 2
+
+
+def test_a_task_runs_in_an_image(person: Person) -> None:
+    """In its files, with the code, a mount and a setup."""
+    tools = person.folder / "tools"
+    stand_in(tools)
+    (person.desk / "code").mkdir()
+    (person.desk / "code" / "main.sh").write_text("cat /etc/in-image /opt/tool /ckpt/step\n")
+    person.env["PATH"] = f"{tools}:{person.env['PATH']}"
+    more = (
+        f"workdir: code\nresources: {{image_id: 'docker:{NAME}'}}\n"
+        "file_mounts: {/ckpt: {name: ckpts}}\n"
+        "setup: mkdir -p /opt; echo tool > /opt/tool; echo 7 > /ckpt/step\n"
+    )
+    done = person.stw("run", person.task("bash main.sh", name="image", more=more))
+    assert done.stdout.splitlines()[1:] == ["in the image", "tool", "7"]
+    assert (person.state / "buckets" / "ckpts" / "step").read_text() == "7\n"
+
+
+def few_programs(folder: Path) -> Path:
+    """A folder for PATH in which there is neither podman nor docker."""
+    folder.mkdir()
+    for program in PROGRAMS:
+        (folder / program).symlink_to(str(shutil.which(program)))
+    return folder
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -51,14 +51,18 @@ class Prepared(NamedTuple):
     packed: "Packed | None" = None
     mounts: "Mapping[str, Packed]" = MappingProxyType({})
 
+    @property
+    def everything(self) -> "list[Packed]":
+        """All that was packed."""
+        return [*([self.packed] if self.packed else []), *self.mounts.values()]
+
     def upload(self, client: "Client") -> int:
         """Sends what the server lacks; gives the bytes sent."""
-        everything = [*([self.packed] if self.packed else []), *self.mounts.values()]
-        if not everything:
+        if not self.everything:
             return 0
         from stellwerk.client.pack import upload
 
-        return sum(upload(one, client.missing_blobs, client.put_blob) for one in everything)
+        return sum(upload(one, client.missing_blobs, client.put_blob) for one in self.everything)
 
 
 def prepare(wish: Wish, settings: Settings) -> Prepared:
@@ -171,7 +175,12 @@ def _pack(workdir: str, file: str, wish: Wish, settings: Settings) -> "Packed":
         raise StellwerkError([_no_folder(path, file)])
     from stellwerk.client.pack import pack
 
-    return pack(path, settings.cache, _limits(wish, settings))
+    packed = pack(path, settings.cache, _limits(wish, settings))
+    if not os.path.isabs(path) and os.path.dirname(file):
+        folder = os.path.abspath(path)
+        notice = f"`workdir: {workdir}` is {folder}, counted from where you are, not from {file}"
+        packed = packed._replace(notices=(notice, *packed.notices))
+    return packed
 
 
 def _limits(wish: Wish, settings: Settings) -> "Limits | None":

@@ -89,11 +89,12 @@ def _submitted(client: Client, wish: Wish, narrator: Narrator) -> Submitted:
         submitted = client.submit_prepared(prepared.submission)
     except StellwerkError as error:
         raise refused(error, narrator, "nothing was submitted") from error
-    if packed := prepared.packed:
-        what = f"{plural(packed.file_count, 'file')}, {size(packed.byte_count)}"
+    if packed := prepared.everything:
+        files, bytes = sum(p.file_count for p in packed), sum(p.byte_count for p in packed)
+        what = f"{plural(files, 'file')}, {size(bytes)}"
         how = f"{size(sent)} sent" if sent else "the server has them already"
         narrator.say(f"packed {what} ({how})")
-        for notice in packed.notices:
+        for notice in (notice for one in packed for notice in one.notices):
             narrator.say(f"note: {notice}")
     narrator.say(f"submitted {submitted.name} ({submitted.id})")
     tell_notices(submitted.notices, narrator)
