@@ -8,7 +8,7 @@ from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import duration, plural, size
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client.fleet import ClusterView, DeviceView
+from stellwerk.client.fleet import ClusterView, DeviceView, NodeView
 
 BAR = 22
 GIB = 2**30
@@ -59,9 +59,16 @@ def columns() -> list[Column[ClusterView]]:
             wide=True,
         ),
         Column(
-            "note", "NOTE", lambda one: "; ".join(n.note for n in one.nodes if n.note), grows=True
+            "note", "NOTE", lambda one: "; ".join(filter(None, map(_note, one.nodes))), grows=True
         ),
     ]
+
+
+def _note(node: NodeView) -> str:
+    """What is to be said of a node; one that gets nothing new is named."""
+    if node.state == "quarantined":
+        return f"{node.name} is quarantined: {node.note}"
+    return node.note
 
 
 def free(cluster: ClusterView) -> str:

@@ -82,7 +82,7 @@ SURE: tuple[Sign, ...] = (
     (re.compile(r"No space left on device"), _with_line("disk_full")),
     (re.compile(r"Disk quota exceeded"), _with_line("disk_quota")),
     (
-        re.compile(r"(?:^ModuleNotFoundError|python[\w.]*): No module named '?([\w.]+)'?"),
+        re.compile(r"(?:^|\()(?:ModuleNotFoundError|.*python[\w.]*): No module named '?([\w.]+)'?"),
         _named("missing_module", "module"),
     ),
     (
@@ -119,7 +119,7 @@ LIKELY: tuple[Sign, ...] = (
         _with_line("missing_file"),
     ),
     (
-        re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Failure): \S"),
+        re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Failure)(?:: \S|$)"),
         _with_line("uncaught_error"),
     ),
 )
