@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -134,14 +135,14 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def client(colleague: Person) -> Client:
+def client(colleague: Person) -> Iterator[Client]:
     """Everything is submitted at once, on one server."""
-    client = Client(colleague.json("server", "start")["socket"], settings=None)
-    for name, case in CASES.items():
-        body = "".join(f"  {line}\n" for line in case.script.splitlines())
-        text = f"name: {name}\n{case.more}run: |\n{body}"
-        client.submit_prepared(Submission(text=text, file=f"{name}.yaml"))
-    return client
+    with Client(colleague.json("server", "start")["socket"]) as client:
+        for name, case in CASES.items():
+            body = "".join(f"  {line}\n" for line in case.script.splitlines())
+            text = f"name: {name}\n{case.more}run: |\n{body}"
+            client.submit_prepared(Submission(text=text, file=f"{name}.yaml"))
+        yield client
 
 
 def ended(client: Client, name: str) -> Show:
