@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stellwerk.core.model.decisions import Candidate, Decision, Inputs, Shortfall
 from stellwerk.core.model.ids import DecisionId, ShapeId
@@ -152,3 +153,27 @@ def test_a_cluster_says_what_is_left_and_who_holds_it() -> None:
     assert views.cluster_view(a_cluster("x", a_node(state="drained")), {}, None).state == (
         "not ready"
     )
+
+
+@pytest.mark.parametrize(
+    ("told_ms", "ended_ms"), [(150, 150), (0, 900), (99, 900), (901, 900), (900, 900), (100, 100)]
+)
+def test_a_run_ended_when_its_machine_says(told_ms: int, ended_ms: int) -> None:
+    """However late that was heard, as after a day without a server; if it can be so at all."""
+    end = RunEnd("exited", code=0, ended_at_ms=told_ms)
+    run = replace(a_run(phase="Ended", end=end), started_ms=100, ended_ms=900)
+    assert views.run_view(run).ended_ms == ended_ms
+    work = replace(a_workload(phase="Succeeded", runs=(run,)), ended_ms=901)
+    row = views.row(work, None)
+    assert (row.started_ms, row.ended_ms) == (100, ended_ms)
+
+
+def test_what_waits_again_does_not_run() -> None:
+    """Its last run is over: neither its start nor its end is the workload's."""
+    end = RunEnd("exited", code=85, ended_at_ms=150)
+    run = replace(a_run(phase="Ended", end=end), started_ms=100, ended_ms=160)
+    waiting = a_workload(phase="Pending", runs=(run,))
+    row = views.row(waiting, None)
+    assert (row.started_ms, row.ended_ms, row.runs) == (None, None, 1)
+    row = views.row(replace(waiting, phase="Cancelled", ended_ms=7_000), None)
+    assert row.ended_ms == 7_000

@@ -95,15 +95,19 @@ def test_forgetting_leaves_what_is_pending_or_young(tmp_path: Path) -> None:
 
 
 def test_new_work_is_refused_before_the_disk_is_full(tmp_path: Path) -> None:
-    """Below the reserve commands are refused in words, while the journal can still be written."""
+    """Below the reserve only work is refused: what fills the disk can be cancelled, and its end
+    be written down.
+    """
     with opened(tmp_path) as store:
         store.reserve_bytes = 1 << 62
-        with pytest.raises(StoreError) as caught:
-            store.put_commands([new(a_submit())], 1).result()
-        assert caught.value.code == "store/full"
+        for items in ([new(a_submit())], [new(a_cancel()), new(a_submit("w-2"))]):
+            with pytest.raises(StoreError) as caught:
+                store.put_commands(items, 1).result()
+            assert caught.value.code == "store/full"
+        assert store.put_commands([new(a_cancel())], 1).result()[0].seq == 1
         grow(store, 3, store.raise_epoch("1"))
         store.reserve_bytes = 0
-        assert store.put_commands([new(a_submit())], 1).result()[0].seq == 1
+        assert store.put_commands([new(a_submit())], 1).result()[0].seq == 2
 
 
 def test_names_survive_a_restart(tmp_path: Path) -> None:

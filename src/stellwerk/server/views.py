@@ -42,6 +42,7 @@ def headline(
     `sampled` is what its run uses now.
     """
     run = workload.runs[-1] if workload.runs else None
+    is_current = run is not None and (workload.live_run is not None or workload.ended_ms > 0)
     reasons = reasons_of(workload, waits)
     return {
         "id": workload.id,
@@ -53,8 +54,8 @@ def headline(
         "priority": workload.priority,
         "queue": workload.queue,
         "submitted_ms": workload.submitted_ms,
-        "started_ms": (run.started_ms or None) if run else None,
-        "ended_ms": workload.ended_ms or None,
+        "started_ms": (run.started_ms or None) if run and is_current else None,
+        "ended_ms": _ended_ms(workload, run),
         "cluster": run.allocation.cluster if run else None,
         "nodes": node_names(run.allocation) if run else [],
         "wants": wants_of(shape) if shape else "",
@@ -63,6 +64,23 @@ def headline(
         "labels": workload.labels,
         "usage": usage_view(run, sampled),
     }
+
+
+TOGETHER_MS = 1_000
+"""The facts that a run and then its workload have ended are written down in one go."""
+
+
+def over_ms(run: Run) -> int | None:
+    """When a run ended: by its machine, if that fits between its start and the time we knew."""
+    told = run.end.ended_at_ms if run.end else 0
+    return (told if run.started_ms <= told <= run.ended_ms else run.ended_ms) or None
+
+
+def _ended_ms(workload: Workload, run: Run | None) -> int | None:
+    """When a workload ended: with its run, or by itself, as one cancelled while it waits."""
+    if run is not None and 0 <= workload.ended_ms - run.ended_ms < TOGETHER_MS:
+        return over_ms(run)
+    return workload.ended_ms or None
 
 
 def row(
@@ -167,7 +185,7 @@ def run_view(run: Run) -> models.RunView:
         planned_ms=run.planned_ms,
         started_ms=run.started_ms or None,
         running_ms=run.running_ms or None,
-        ended_ms=run.ended_ms or None,
+        ended_ms=over_ms(run),
         notice=run.notice,
         notice_ms=run.notice_ms or None,
         reachable=run.reachable,

@@ -15,7 +15,7 @@ import msgspec
 import sqlalchemy as sa
 
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.commands import Envelope
+from stellwerk.core.model.commands import Envelope, Submit
 from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.events import Record
@@ -103,8 +103,10 @@ class Store:
 
         A submit's name is a base that is made unique in its project (``digits``, ``digits-2``);
         the stored command carries the final name. A repeated (actor, key) gets its first Ack.
+        Where there is little room, no new work is taken on, but what runs can still be ended.
         """
-        if free_bytes(str(self.home)) < self.reserve_bytes:
+        is_work = any(isinstance(item.command, Submit) for item in items)
+        if is_work and free_bytes(str(self.home)) < self.reserve_bytes:
             refused: Future[list[Ack]] = Future()
             refused.set_exception(full(str(self.home)))
             return refused
