@@ -41,6 +41,7 @@ def image_tar() -> bytes:
         for path in sorted(needed_files()):
             add(tar, path.lstrip("/"), Path(path).read_bytes())
         add(tar, "etc/in-image", b"in the image\n")
+        add(tar, "etc/passwd", b"boss:x:0:0::/home/boss:/bin/bash\n")
     return content.getvalue()
 
 

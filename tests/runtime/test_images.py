@@ -47,7 +47,7 @@ def test_a_job_runs_in_the_files_of_the_image(dock: Rig) -> None:
         assert (end["how"], end["code"]) == ("exited", 2)
         assert end["shell"]["source"] == "image"
         assert dock.log(run).splitlines()[:4] == [
-            "0", "in the image", "/root/sky_workdir", "yes /root a hush",
+            "0", "in the image", "/home/boss/sky_workdir", "yes /home/boss a hush",
         ]  # fmt: skip
     assert dock.log("first", "setup.log") == "pulling\n"
     assert [line for line in asked(dock) if line.startswith(("pull", "export"))] == [

@@ -51,7 +51,6 @@ T = TypeVar("T")
 PAGE = 2000
 ASK_BLOBS = 5000
 LONG_POLL_MS = 25_000
-UPLOAD_S = 600.0
 
 
 class Client:
@@ -141,10 +140,8 @@ class Client:
 
     def submit_prepared(self, submission: Submission) -> Submitted:
         """Submits what is complete already. It gets a key, so a retry doubles nothing."""
-        submission = _with_key(submission)
-        # What comes for a bucket is put there before the answer, which takes as long as it takes.
-        timeout_s = UPLOAD_S if submission.mounts else None
-        return self._post("/v1/workloads", Submitted, submission, timeout_s=timeout_s)
+        patience_s = 600.0 if submission.mounts else None  # buckets are filled before the answer
+        return self._post("/v1/workloads", Submitted, _with_key(submission), timeout_s=patience_s)
 
     def rerun(self, name: str, *, key: str = "") -> Submitted:
         """Submits a workload's task again: the same text, code, variables and secrets."""

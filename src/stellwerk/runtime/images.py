@@ -29,6 +29,17 @@ class Image(NamedTuple):
     files: str
     env: dict[str, str]
 
+    @property
+    def home(self) -> str:
+        """The home of its root, who runs the job."""
+        try:
+            with open(os.path.join(self.files, "etc/passwd"), encoding="utf-8") as file:
+                users = [line.strip().split(":") for line in file]
+        except (OSError, UnicodeDecodeError):
+            users = []
+        homes = [user[5] for user in users if len(user) > 5 and user[2] == "0" and user[5]]
+        return homes[0] if homes else os.path.join(os.sep, "root")
+
 
 def find_tool() -> Optional[str]:
     """The program that fetches images here, or None."""

@@ -22,7 +22,6 @@ from .spec import Mount, Spec
 from .view import SKY_WORKDIR, Bind, View, ViewError, at_home, inside_work
 
 _SETUP_LOOK_MS = 100
-_HOME_IN_IMAGE = "/root"
 _OF_THE_MACHINE = ("/proc", "/sys", "/dev", "/etc/resolv.conf", "/etc/hosts")
 
 
@@ -72,8 +71,7 @@ class Preparation:
         self._remembered = files.path("before.json")
         self._answer = files.path("image.json")
         self._image: Optional[Image] = None
-        home = _HOME_IN_IMAGE if order.spec.image is not None else order.environment.get("HOME")
-        self._home = order.spec.env.get("HOME") or home or "/"
+        self._home = order.spec.env.get("HOME") or order.environment.get("HOME", "/")
 
     def child_ended(self, pid: int, status: int) -> bool:
         """A child was reaped: was it one of these?"""
@@ -127,7 +125,9 @@ class Preparation:
         elif self._image is None:
             self._hands.fail(errands.why_failed(self._trouble), None)
         else:
-            env = {"HOME": _HOME_IN_IMAGE, "USER": "root", "LOGNAME": "root", **self._image.env}
+            home = self._image.home
+            self._home = self._spec.env.get("HOME") or home
+            env = {"HOME": home, "USER": "root", "LOGNAME": "root", **self._image.env}
             self._have_shell(Shell(env, None, None), "image")
 
     def _after_capture(self, _status: int) -> None:

@@ -13,7 +13,7 @@ A spec is a JSON object with these fields (those without a default must be there
   `source` an absolute folder or file; `secret` the name of a value that comes beside the spec and
   becomes a file; `copy` gives the run its own copy. `sky_workdir` true shows the work directory
   as `~/sky_workdir` too, where the machine can. `image` names a container image in whose files
-  the job runs, with `/root` as its home; null for those of the machine.
+  the job runs as the image's root; null for those of the machine.
 - `env` variables of all ranks; `inherit_env` true when it is complete, false when the shell's
   start-up files come first; `shell` is `snapshot` (they are read once) or `interactive` (each
   time).
