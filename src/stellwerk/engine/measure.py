@@ -99,7 +99,10 @@ class Measures:
         if followed is None:
             followed = self._live[run_id] = _Followed(workload, run)
             self._some.set()
-        followed.is_running = run.phase == "Running" and not run.notice
+        is_running = run.phase == "Running" and not run.notice
+        if is_running and not followed.is_running:
+            followed.has_told = False
+        followed.is_running = is_running
 
     # what is known
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from stellwerk.cli.errors import StopError, exit_code_of, lines_of
+from stellwerk.cli.errors import NOT_FOUND, CommandError, StopError, exit_code_of, lines_of
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
@@ -58,7 +58,6 @@ def _nodes(place: str, clusters: Sequence[ClusterView]) -> list[tuple[str, str]]
     found = next((one for one in clusters if one.name == cluster), None)
     if found is None:
         known = ", ".join(one.name for one in clusters) or "none yet"
-        raise StellwerkError.of(
-            "find/cluster", f"there is no cluster `{cluster}`", f"there is: {known}"
-        )
+        what = f"there is no cluster `{cluster}`"
+        raise CommandError("find/cluster", what, f"there is: {known}", exit_code=NOT_FOUND)
     return [(cluster, one.name) for one in found.nodes if one.state == "quarantined"]
