@@ -73,7 +73,7 @@ def _submit_of(services: Services, workload: Workload) -> Submit:
         id=_ids.give(services.clock.now_ms()),
         name=workload.name,
         project=workload.project,
-        shape=shape,
+        shape=msgspec.structs.replace(shape, avoid=()),
         task=workload.task,
         snapshot=workload.snapshot,
         priority=workload.priority,
