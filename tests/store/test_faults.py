@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from stellwerk.store import Batch, BlobStore, Store, StoreError, WorkloadFilter, connect, places
 from stellwerk.store.errors import from_database, from_os
 from stellwerk.testing.builders import a_workload
-from tests.store.samples import a_submit, grow, new, opened
+from tests.store.samples import a_cancel, a_submit, grow, new, opened
 
 
 def filled(home: Path, count: int = 2_000) -> Path:
@@ -102,6 +102,18 @@ def test_a_database_that_is_gone_is_not_made_anew(
     (tmp_path / "store.db").write_bytes(copy)
     with opened(tmp_path) as store:
         assert store.seq() == 20
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_database_that_is_removed_while_in_use(tmp_path: Path, *, replaced: bool) -> None:
+    """What is written to it is lost at the end: no work is taken on, but jobs can be ended."""
+    with opened(tmp_path) as store:
+        store.put_commands([new(a_submit())], 1).result()
+        _remove(tmp_path)
+        if replaced:
+            (tmp_path / "store.db").write_bytes(b"")
+        assert code_of(store.put_commands([new(a_submit("w-2"))], 1).result) == "store/gone"
+        assert store.put_commands([new(a_cancel())], 1).result()[0].seq == 2
 
 
 def test_a_log_without_its_database_is_kept(tmp_path: Path) -> None:
@@ -310,6 +322,7 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
         (errno.EACCES, "store/permission"),
         (errno.EROFS, "store/permission"),
         (errno.ENOTDIR, "store/place"),
+        (errno.ENOENT, "store/gone"),
         (errno.EIO, "store/io"),
     ],
 )

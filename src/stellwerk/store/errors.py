@@ -8,7 +8,8 @@ The database's and the disk's own errors are told apart here and nowhere else. C
     store/full                 no room; writes work again as soon as there is
     store/locked               another program holds the database for longer than we wait
     store/damaged              the database's contents are broken
-    store/gone                 the database of a state that was in use is empty or missing
+    store/gone                 the database of a state that was in use is empty or missing, or some
+                               other part of it is
     store/newer                a newer Stellwerk has written this state
     store/io                   the disk answered with an error
     store/no-wal               the file system can't carry a write-ahead log
@@ -108,6 +109,12 @@ def from_os(error: OSError, place: str) -> StoreError:
             "store/place",
             f"can't keep state at {place}: {error.strerror}",
             "choose another place: export STELLWERK_HOME=/var/tmp/stellwerk-$USER",
+        )
+    if error.errno == errno.ENOENT:
+        return refusal(
+            "store/gone",
+            f"{place} isn't there any more, or a part of it",
+            "see who removed it; put a backup of the state back, and start the server again",
         )
     return _io(place, error.strerror or str(error))
 

@@ -33,11 +33,20 @@ def size_of(path: str) -> int:
         return 0
 
 
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Tells a file from another that has taken its name; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def gone(home: Path, path: str) -> StoreError:
     """The database isn't there any more, or holds nothing."""
     return refusal(
         "store/gone",
         f"the database {path} is empty or missing, but this state has been in use",
-        f"put a backup of it back, with its -wal file if there is one; to begin anew without what "
-        f"it held, move {home} away",
+        "stop the server and put a backup of it back, with its -wal file if there is one; to begin "
+        f"anew without what it held, move {home} away",
     )

@@ -48,6 +48,7 @@ class Store:
         self.home = home
         self.path = database_path(home)
         self.reserve_bytes = RESERVE_BYTES
+        self._identity = mark.identity_of(self.path)
         self._writing = writing
         self._reading = reading
         self._writer = Writer(writing, self.path)
@@ -103,14 +104,23 @@ class Store:
 
         A submit's name is a base that is made unique in its project (``digits``, ``digits-2``);
         the stored command carries the final name. A repeated (actor, key) gets its first Ack.
-        Where there is little room, no new work is taken on, but what runs can still be ended.
+        Where there is little room, or the database was removed, no new work is taken on, but what
+        runs can still be ended.
         """
         is_work = any(isinstance(item.command, Submit) for item in items)
-        if is_work and free_bytes(str(self.home)) < self.reserve_bytes:
+        refusal = self._refusal_of_work() if is_work else None
+        if refusal is not None:
             refused: Future[list[Ack]] = Future()
-            refused.set_exception(full(str(self.home)))
+            refused.set_exception(refusal)
             return refused
         return self._writer.submit(lambda conn: inbox.put(conn, items, at_ms))
+
+    def _refusal_of_work(self) -> StoreError | None:
+        if free_bytes(str(self.home)) < self.reserve_bytes:
+            return full(str(self.home))
+        if mark.identity_of(self.path) != self._identity:
+            return mark.gone(self.home, self.path)
+        return None
 
     def acknowledged(self, actor: str, key: str) -> Ack | None:
         """The Ack of the command that was stored under this key, if one was."""
