@@ -11,9 +11,11 @@ import signal
 import traceback
 from collections.abc import Callable
 
+from .launch import is_of_machine
 from .system import close_descriptors, die_with_parent
 
-FAILED = 1
+FAILED, FAILED_FOR_THE_MACHINE = 1, 2
+"""Exit statuses; the second one says that the machine lacked something, not the task."""
 
 
 class ErrandError(Exception):
@@ -41,6 +43,7 @@ def send(work: Callable[[], None], trouble: str) -> int:
 
 
 def _do(work: Callable[[], None], trouble: str) -> int:
+    status = FAILED
     try:
         work()
     except ErrandError as error:
@@ -48,13 +51,14 @@ def _do(work: Callable[[], None], trouble: str) -> int:
     except OSError as error:
         where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
         said = f"{error.strerror}{where}"
+        status = FAILED_FOR_THE_MACHINE if is_of_machine(error) else FAILED
     except Exception:  # noqa: BLE001 - told as it is: a fault of ours
         said = traceback.format_exc()
     else:
         return 0
     with open(trouble, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(said)
-    return FAILED
+    return status
 
 
 def why_failed(trouble: str) -> str:

@@ -123,7 +123,7 @@ class Preparation:
         if not self._hands.may_go_on():
             self._hands.stop_before("not_started")
         elif self._image is None:
-            self._hands.fail(errands.why_failed(self._trouble), None)
+            self._fail_by("", status)
         else:
             home = self._image.home
             self._home = self._spec.env.get("HOME") or home
@@ -181,8 +181,7 @@ class Preparation:
         if not self._hands.may_go_on() or self.commands is None:
             self._hands.stop_before("not_started")
         elif status != 0:
-            why = errands.why_failed(self._trouble)
-            self._hands.fail(f"the task's files can't be copied: {why}", None)
+            self._fail_by("the task's files can't be copied: ", status)
         else:
             self._enter_view(self.commands)
 
@@ -358,6 +357,12 @@ class Preparation:
             self._children[errands.send(work, self._trouble)] = then
         except OSError as error:
             self._hands.fail(f"no process could be started: {error.strerror}", error)
+
+    def _fail_by(self, what: str, status: int) -> None:
+        """A child could not do its work, and the run can't do without."""
+        message = what + errands.why_failed(self._trouble)
+        of_machine = status == errands.FAILED_FOR_THE_MACHINE
+        self._hands.fail(message, SpawnError(message, of_machine=of_machine))
 
     def _say(self, detail: str) -> None:
         if self.detail != detail:

@@ -107,6 +107,10 @@ def _of_bucket(
         message = f"the bucket at `{target}` has no `name`, so its content has nowhere to go"
         problems.append(_problem("no-name", target, message, "add `name`"))
         return None
+    if ".." in bucket.name.split("/") or bucket.name.startswith("/"):
+        message = f"`{bucket.name}` can't be the name of a bucket"
+        problems.append(_problem("name", target, message, "leave out `..` and a leading slash"))
+        return None
     named = settings.paths("bucket_paths").get(bucket.name)
     if named is None:
         return _Folder(os.path.join(settings.text("buckets"), bucket.name), is_own=True)
