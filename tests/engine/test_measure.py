@@ -225,7 +225,9 @@ def test_out_of_memory_is_tried_again_with_more(
     def script(order: StartOrder) -> Behaviour:
         assert order.allocation is not None
         enough = order.allocation.nodes[0].memory_bytes > 8 << 30
-        return Behaviour(code=0 if enough else 1, last_lines=() if enough else ("MemoryError",))
+        if enough:
+            return Behaviour()
+        return Behaviour(code=1, last_lines=("MemoryError",), peak_memory_bytes=8 << 30)
 
     stage = Stage(tmp_path, script=script)
     stage.quicken(monkeypatch)

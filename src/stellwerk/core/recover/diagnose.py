@@ -148,7 +148,7 @@ def diagnose(end: RunEnd, *, asked_memory_bytes: int, node: str, cluster: str) -
     if found is None:
         return _by_signal(signal) if signal else _by_code(end)
     if found.code == OUT_OF_MEMORY:
-        if end.peak_memory_bytes * 2 < asked_memory_bytes:
+        if 0 < end.peak_memory_bytes * 2 < asked_memory_bytes:
             return Reason("memory_limited", memory)
         return Reason(OUT_OF_MEMORY, memory)
     if found.code in ON_NODE:
