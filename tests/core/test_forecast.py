@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stellwerk.core.forecast import (
@@ -67,6 +67,7 @@ def play(hall: Hall, lasts_ms: Mapping[WorkloadId, int]) -> dict[WorkloadId, int
 QUEUES = st.lists(st.tuples(shapes(), st.integers(0, 2), st.integers(1, 30)), min_size=1)
 
 
+@settings(max_examples=30)
 @given(QUEUES, st.integers(0, 1 << 16))
 def test_with_known_lengths_it_comes_as_it_was_told(
     queue: list[tuple[Shape, int, int]], seed: int
@@ -92,6 +93,7 @@ def test_with_known_lengths_it_comes_as_it_was_told(
         assert known.confidence == ("high" if key in came else "none")
 
 
+@settings(max_examples=30)
 @given(QUEUES, st.integers(0, 1 << 16))
 def test_the_three_times_are_in_order(queue: list[tuple[Shape, int, int]], seed: int) -> None:
     """Earliest, likely, latest, as far as they are known; nothing lies in the past."""

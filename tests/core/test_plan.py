@@ -72,6 +72,7 @@ def test_the_queue_is_gone_through_in_order(
     assert hall.cycle() == expected
 
 
+@settings(max_examples=40)
 @given(FLEETS, QUEUES, st.integers(0, 1), st.integers(0, 1 << 32))
 def test_planning_a_carried_out_plan_gives_nothing(
     fleet: tuple[Cluster, ...], queue: list[tuple[Shape, int]], aged: int, seed: int
