@@ -69,6 +69,35 @@ def test_a_killed_agent_is_replaced_and_runs_go_on(machine: Machine) -> None:
     play(machine, scene)
 
 
+def test_a_silent_agent_is_not_held_on_to(machine: Machine) -> None:
+    """An order without an answer ends the connection, so that the next one finds out and says why;
+    when the agent goes on all is well again.
+    """
+
+    async def scene(session: Session) -> None:
+        assert isinstance(session.driver, LocalDriver)
+        pid = machine.agent_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            held = session.driver._link
+            with pytest.raises(DriverError) as caught:
+                await session.driver._ask("list", timeout_ms=50)
+            assert not caught.value.final
+            assert held is not None
+            await held.closed.wait()
+            assert session.driver._house._why_silent() == (
+                f"; process {pid} is stopped, `kill -CONT {pid}` has it go on"
+            )
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        run = await session.start("w-1-1", Program(lasts_ms=0, code=3))
+        assert (await session.ends(run)).code == 3
+        assert session.driver._house._why_silent() == ""
+        assert machine.agent_pid() == pid
+
+    play(machine, scene)
+
+
 def test_an_end_without_an_agent_is_told_by_the_next(machine: Machine) -> None:
     """A run that ends while no agent lives has written its end down."""
 

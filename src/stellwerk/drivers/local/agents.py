@@ -25,6 +25,7 @@ from stellwerk.runtime import PROTOCOL
 from stellwerk.runtime.agent import EXIT_ALREADY_THERE
 from stellwerk.runtime.bundle import build
 from stellwerk.runtime.files import Places, read_json
+from stellwerk.runtime.processes import look_up
 
 NAME = "agent.sock"
 LOOK_MS = 5
@@ -90,7 +91,7 @@ class AgentHouse:
             if link.closed.is_set():
                 return None
             await link.close()
-            message = f"the agent at {self.socket} is no use: {error}"
+            message = f"the agent at {self.socket} is no use: {error}{self._why_silent()}"
             raise _trouble("driver/agent-silent", message) from error
 
     async def _may_stay(self, link: AgentLink, hello: JSONObject) -> bool:
@@ -160,10 +161,19 @@ class AgentHouse:
             self._child = 0
         return status
 
+    def _agent_pid(self) -> int:
+        card = read_json(Places(str(self.root)).card) or {}
+        return int(card.get("pid", 0))
+
+    def _why_silent(self) -> str:
+        pid = self._agent_pid()
+        agent = look_up(pid)
+        is_stopped = agent is not None and agent.state == "T"
+        return f"; process {pid} is stopped, `kill -CONT {pid}` has it go on" if is_stopped else ""
+
     def _send_away(self) -> None:
         """Ends an agent that lives but can't be reached, as when its socket was removed."""
-        card = read_json(Places(str(self.root)).card) or {}
-        pid = int(card.get("pid", 0))
+        pid = self._agent_pid()
         if pid and str(self.root) in _command_line(pid):
             os.kill(pid, signal.SIGTERM)
 

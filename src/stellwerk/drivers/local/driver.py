@@ -204,6 +204,8 @@ class LocalDriver:
             raise DriverError("driver/no-answer", str(error), final=False) from error
         except AgentRefused as refusal:
             final = refusal.code not in OPEN_ENDED
+            # Whoever connects anew finds out whether it is only slow, and says so where it isn't.
+            link.hang_up()
             raise DriverError(f"runtime/{refusal.code}", refusal.message, final=final) from refusal
 
     # what a run leaves
