@@ -27,10 +27,13 @@ from tests.core.hall import Hall
 from tests.core.lively import a_lively_hall
 
 
+SEEDS = (0, 1, 4, 5)
+
+
 def test_the_lively_journal_has_everything_in_it() -> None:
     """What the tests here show, they show for every kind of fact."""
     told: dict[str, int] = {}
-    for seed in range(4):
+    for seed in SEEDS:
         for line in a_lively_hall(seed).journal:
             kind = type(msgspec.json.decode(line, type=ev.Record).event).__name__
             told[kind] = told.get(kind, 0) + 1
@@ -52,7 +55,7 @@ def folded(journal: list[bytes]) -> State:
     return state
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_journal_leads_to_the_same_state(seed: int) -> None:
     """To the byte, in the image and in what is derived from it."""
     hall = a_lively_hall(seed)
@@ -61,7 +64,7 @@ def test_the_journal_leads_to_the_same_state(seed: int) -> None:
     assert plan(Viewer(again).take(hall.now_ms)) == plan(Viewer(hall.state).take(hall.now_ms))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_an_image_is_the_state(seed: int) -> None:
     """What comes back is equal, sound, plans alike and goes on alike."""
     hall = a_lively_hall(seed, steps=80)
