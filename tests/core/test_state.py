@@ -26,7 +26,6 @@ from stellwerk.testing.builders import a_cluster, a_node, an_allocation
 from tests.core.hall import Hall
 from tests.core.lively import a_lively_hall
 
-
 SEEDS = (0, 1, 4, 5)
 
 
