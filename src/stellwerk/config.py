@@ -228,6 +228,10 @@ def _default_cache(env: Mapping[str, str], _so_far: Mapping[str, Setting]) -> Va
     return os.path.join(base, "stellwerk")
 
 
+def _amount(about: str, default: int) -> _Spec:
+    return _Spec(about, lambda _env, _so_far: default, is_number=True)
+
+
 _SPECS: dict[str, _Spec] = {
     "home": _Spec("journal, blobs, runs and the server's log", _default_home, is_path=True),
     "socket": _Spec("the server's Unix socket", _default_socket, is_path=True),
@@ -256,4 +260,15 @@ _SPECS: dict[str, _Spec] = {
         lambda _env, _so_far: 10 * 2**30,
         is_number=True,
     ),
+    "keep_runs_days": _amount("how long output and directories of ended workloads are kept", 30),
+    "keep_runs_bytes": _amount("beyond this the oldest of them go, after a week", 100 * 2**30),
+    "keep_outputs_days": _amount("how long results of ended workloads are kept; 0 for ever", 0),
+    "keep_outputs_bytes": _amount("beyond this the oldest results go; 0 for any amount", 0),
+    "keep_checkpoints_days": _amount("how long checkpoints of them are kept; 0 for ever", 0),
+    "keep_checkpoints_bytes": _amount("beyond this the oldest of these go; 0 for any amount", 0),
+    "keep_workloads_days": _amount("how long ended workloads stay in the lists; 0 for ever", 0),
+    "keep_decisions_days": _amount("how long decisions stay that nothing refers to any more", 30),
+    "keep_commands_days": _amount("how long a repeated request is known as the same one", 7),
+    "keep_unused_days": _amount("how long content stays that nothing refers to", 1),
+    "tidy_every_hours": _amount("how often the server removes what is too old; 0 never", 24),
 }

@@ -202,6 +202,7 @@ def test_the_schema_describes_every_address(running: Stage) -> None:
         "/v1/server",
         "/v1/server/stop",
         "/v1/plan",
+        "/v1/gc",
         "/v1/blobs/missing",
         "/v1/blobs/{hash}",
         "/v1/workloads",

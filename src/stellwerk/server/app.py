@@ -11,12 +11,23 @@ from litestar.types import ControllerRouterHandler, Message, Scope
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.base import DriverError
 from stellwerk.server import problems
-from stellwerk.server.handlers import again, blobs, control, events, fleet, logs, plan, workloads
+from stellwerk.server.handlers import (
+    again,
+    blobs,
+    control,
+    events,
+    fleet,
+    gc,
+    logs,
+    plan,
+    workloads,
+)
 from stellwerk.server.patience import with_patience
 from stellwerk.server.peer import Access, authorize
 from stellwerk.server.schema import openapi_json
 from stellwerk.server.services import Services
 from stellwerk.server.submit import Submits
+from stellwerk.server.tidying.keeper import Keeper
 
 BODY_BYTES = 4 * 2**20
 """What a request's body may have where the address says nothing else."""
@@ -30,17 +41,24 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *fleet.HANDLERS,
     *events.HANDLERS,
     *blobs.HANDLERS,
+    *gc.HANDLERS,
 )
 
 
-def make_app(services: Services, submits: Submits, access: Access) -> Litestar:
+def make_app(
+    services: Services, submits: Submits, access: Access, keeper: Keeper | None = None
+) -> Litestar:
     """The application over some services, for whoever `access` lets in."""
+    the_keeper = keeper or Keeper(services)
 
     def given() -> Services:
         return services
 
     def given_submits() -> Submits:
         return submits
+
+    def given_keeper() -> Keeper:
+        return the_keeper
 
     async def say_seq(message: Message, scope: Scope) -> None:
         if message["type"] == "http.response.start":
@@ -60,6 +78,7 @@ def make_app(services: Services, submits: Submits, access: Access) -> Litestar:
         dependencies={
             "services": Provide(given, sync_to_thread=False),
             "submits": Provide(given_submits, sync_to_thread=False),
+            "keeper": Provide(given_keeper, sync_to_thread=False),
         },
         state=State({"access": access}),
         guards=[authorize],

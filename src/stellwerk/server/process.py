@@ -171,15 +171,19 @@ async def _serve(
     from stellwerk.server.reading import read_item
     from stellwerk.server.serving import HttpServer
     from stellwerk.server.submit import Submits
+    from stellwerk.server.tidying.keeper import Keeper
 
     services, engine = await _begin(store, settings)
-    app = make_app(services, Submits(services, read_item), Access(own_uid(), token))
+    keeper = Keeper(services)
+    access = Access(own_uid(), token)
+    app = make_app(services, Submits(services, read_item), access, keeper)
     server = HttpServer(app, services.stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, services.stop)
     parts = {
         asyncio.create_task(engine.run()): "engine",
         asyncio.create_task(services.feed.run()): "reader of the journal",
+        asyncio.create_task(keeper.keep_house()): "keeper of what is stored",
         asyncio.create_task(server.serve_on(sockets)): "socket",
     }
     listening = asyncio.create_task(server.listening.wait())

@@ -52,6 +52,7 @@ def openapi_json(version: str, handlers: tuple[ControllerRouterHandler, ...]) ->
         dependencies={
             "services": Provide(_no_services, sync_to_thread=False),
             "submits": Provide(_no_submits, sync_to_thread=False),
+            "keeper": Provide(_no_keeper, sync_to_thread=False),
         },
         openapi_config=config,
         logging_config=None,
@@ -83,4 +84,8 @@ def _no_services() -> None:
 
 
 def _no_submits() -> None:
+    """Likewise."""
+
+
+def _no_keeper() -> None:
     """Likewise."""

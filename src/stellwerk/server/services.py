@@ -15,10 +15,11 @@ from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.telemetry import Telemetry, Usage
-from stellwerk.core.model.workload import Workload
+from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.view import View
-from stellwerk.drivers.base import DriverError, Folders
+from stellwerk.drivers.base import DriverError, Folders, Tidies
 from stellwerk.server.feed import Feed
+from stellwerk.server.gate import Gate
 from stellwerk.server.pages import Pages
 from stellwerk.server.tails import ReadsLogs, Tails
 from stellwerk.store import Ack, NewCommand, Store, WorkloadFilter
@@ -130,6 +131,7 @@ class Services:
         self.feed = Feed(engine, store.records_page, store.seq())
         self.pages = Pages(store, engine.usage)
         self.tails = Tails(self.driver)
+        self.gate = Gate()
         self.stopping = asyncio.Event()
         self._newest_ack = 0
 
@@ -161,6 +163,13 @@ class Services:
             return Telemetry()
         run = workload.runs[-1]
         return await self.engine.telemetry(run.id, run.allocation.cluster)
+
+    async def is_gone(self, run: Run) -> bool:
+        """Whether a run that is over left nothing that could still be read."""
+        if run.end is None or run.end.how == "start_refused":
+            return False
+        driver: object = self.engine.driver(run.allocation.cluster)
+        return isinstance(driver, Tidies) and not await driver.is_left(run.id)
 
     async def take(self, commands: Sequence[NewCommand]) -> list[Ack]:
         """Writes commands durably to the inbox, all or none, and tells the engine."""

@@ -41,8 +41,9 @@ class Submits:
             await self._hold_to_plan(items, actor)
         now_ms = self._services.clock.now_ms()
         ids = [self._ids.give(now_ms) for _ in items]
-        accepted, commands = await asyncio.to_thread(self._commands, items, ids, actor, now_ms)
-        acks = await self._services.take(commands)
+        async with self._services.gate.passing():
+            accepted, commands = await asyncio.to_thread(self._commands, items, ids, actor, now_ms)
+            acks = await self._services.take(commands)
         return _answer(acks, accepted)
 
     async def plan(self, item: SubmitItem, actor: str) -> PlanAnswer:

@@ -118,6 +118,14 @@ class BlobStore:
             )
         return data
 
+    def begins(self, name: str, count: int = 8) -> bytes:
+        """The first bytes of a blob; nothing of one that isn't there."""
+        try:
+            with open(self._place(name), "rb") as file:
+                return file.read(count)
+        except FileNotFoundError:
+            return b""
+
     def path(self, name: str) -> Path:
         """Where a blob is or would be; for those that read it in parts. Never write to it."""
         _checked(name)
@@ -144,7 +152,7 @@ class BlobStore:
         removed: list[str] = []
         size = 0
         for name in names:
-            path = self.root / name if name.startswith(_TEMPORARY) else self.path(name)
+            path = self._place(name)
             stat = _stat(path)
             if stat is None or stat.st_mtime_ns // 1_000_000 >= before_ms:
                 continue
@@ -168,6 +176,10 @@ class BlobStore:
             elif folder.is_dir():
                 for path in sorted(folder.iterdir()):
                     yield path, folder.name + path.name
+
+    def _place(self, name: str) -> Path:
+        """Where a blob is, or what an interrupted `put` left under this name."""
+        return self.root / name if name.startswith(_TEMPORARY) else self.path(name)
 
     def make_folder(self, folder: Path) -> None:
         """Makes a folder once, durably."""

@@ -40,11 +40,12 @@ _SEALED = Prepared(
     )
 )
 _COMMANDS = Prepared(
-    sa.select(_i.seq, _i.command)
+    sa.select(_i.seq, _i.command, _i.at_ms)
     .where(_i.seq > param("after"))
     .order_by(_i.seq)
     .limit(param("limit"))
 )
+_NEWEST = Prepared(sa.select(sa.func.max(_i.seq)))
 _OLD_COMMANDS = Prepared(
     sa.select(sa.func.count(), sa.func.sum(sa.func.length(_i.command))).where(
         _i.seq <= param("upto"),
@@ -88,13 +89,18 @@ class Retention:
         counts: dict[str, int] = self._read(ask)
         return counts
 
-    def texts(self, without: frozenset[WorkloadId] = frozenset()) -> Iterator[bytes]:
-        """Every row that may refer to something, but for the given workloads, page by page.
+    def texts(
+        self, without: frozenset[WorkloadId] = frozenset(), commands_since_ms: int = 0
+    ) -> Iterator[bytes]:
+        """Every row that may refer to something, page by page, as if the given workloads and the
+        done commands from before an instant weren't there.
 
         Commands come first: one that becomes a workload meanwhile is met at least once.
         """
-        for _, command in self.commands_after(0):
-            yield command
+        upto = self._read(lambda conn: facts.number(conn, facts.INBOX_UPTO))
+        for seq, at_ms, command in self._commands(0):
+            if seq > upto or at_ms >= commands_since_ms:
+                yield command
         after = ""
         while rows := self._read(lambda conn: _WORKLOADS.all(conn, after, PAGE)):  # noqa: B023
             yield from (doc.encode() for id, doc in rows if id not in without)
@@ -104,9 +110,17 @@ class Retention:
 
     def commands_after(self, seq: int) -> Iterator[tuple[int, bytes]]:
         """All stored commands after a number, page by page."""
+        return ((number, text) for number, _, text in self._commands(seq))
+
+    def _commands(self, seq: int) -> Iterator[tuple[int, int, bytes]]:
         while rows := self._read(lambda conn: _COMMANDS.all(conn, seq, PAGE)):  # noqa: B023
-            yield from ((int(number), text.encode()) for number, text in rows)
+            yield from ((int(number), int(at_ms), text.encode()) for number, text, at_ms in rows)
             seq = rows[-1][0]
+
+    def newest_command(self) -> int:
+        """The number of the last stored command; 0 if there is none."""
+        row = self._read(_NEWEST.first)
+        return int(row[0] or 0) if row else 0
 
     # what is old
 

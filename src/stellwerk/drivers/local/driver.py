@@ -9,23 +9,26 @@ import os
 import platform
 import re
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from stellwerk.core.inventory.facts import cluster_of
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefused
 from stellwerk.drivers.base import (
     Capabilities,
     DriverError,
     Folders,
+    Kept,
+    Left,
     LogChunk,
     LogStream,
     StartOrder,
     StopOrder,
 )
+from stellwerk.drivers.local import leftovers
 from stellwerk.drivers.local.agent_link import AgentGone, AgentLink, AgentRefused, JSONObject
 from stellwerk.drivers.local.agents import AgentHouse, agent_socket
 from stellwerk.drivers.local.layout import lay_out, remove_layout
@@ -34,7 +37,7 @@ from stellwerk.drivers.local.workdir import BlobReader
 from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, read_json
 
 DRIVER = "local"
-CHECKPOINTS, OUTPUTS = "checkpoints", "outputs"
+KEPT: dict[str, Kept] = {"checkpoint_dir": "checkpoints", "output_dir": "outputs"}
 """Folders beside the runtime's, with one for each workload: they outlive its runs."""
 
 PROBE_MS = 30_000
@@ -157,7 +160,7 @@ class LocalDriver:
         self._epoch = max(self._epoch, order.epoch)
         laid = await asyncio.to_thread(lay_out, order, self._root, self._blobs)
         spec = {**spec_of(order), **laid.spec}
-        for what, folder in (("checkpoint_dir", CHECKPOINTS), ("output_dir", OUTPUTS)):
+        for what, folder in KEPT.items():
             spec[what] = spec[what] or str(self._home / folder / order.workload)
         sent: JSONObject = {"spec": spec, "secrets": order.secrets}
         if order.secret_files:
@@ -215,7 +218,9 @@ class LocalDriver:
         files = self._files(run)
         spec = await asyncio.to_thread(read_json, files.spec) or {}
         if not spec:
-            return Folders()
+            kept = {what: self._home / folder / workload_of(run) for what, folder in KEPT.items()}
+            there = {what: str(path) for what, path in kept.items() if path.is_dir()}
+            return Folders("", there.get("output_dir", ""), there.get("checkpoint_dir", ""))
         return Folders(
             work=spec.get("cwd") or files.path("work"),
             output=spec.get("output_dir") or files.path("output"),
@@ -229,6 +234,30 @@ class LocalDriver:
         files = self._files(run)
         path = {"setup": files.setup_log, "metrics": files.metrics}.get(stream)
         return await asyncio.to_thread(_read, path or files.rank_log(rank), offset, limit)
+
+    async def runs_left(self) -> Sequence[Left]:
+        """Looks through the runtime's folders."""
+        return await asyncio.to_thread(leftovers.runs_left, self._root)
+
+    async def is_left(self, run: RunId) -> bool:
+        """Whether the runtime still has the run's folder."""
+        return await asyncio.to_thread(os.path.isdir, self._files(run).directory)
+
+    async def folders_left(self, kind: Kept) -> Sequence[Left]:
+        """Looks through the folders of workloads."""
+        return await asyncio.to_thread(leftovers.folders_left, self._home / kind)
+
+    async def remove_folder(self, kind: Kept, workload: str) -> None:
+        """Removes one of them."""
+        await asyncio.to_thread(leftovers.remove_folder, self._home / kind, workload)
+
+    async def strays(self, live: Collection[str], before_ms: int) -> Sequence[Left]:
+        """Looks for folders without a run, and for old builds of the runtime."""
+        return await asyncio.to_thread(leftovers.strays, self._root, live, before_ms)
+
+    async def remove_strays(self, names: Collection[str]) -> None:
+        """Removes them."""
+        await asyncio.to_thread(leftovers.remove_strays, self._root, names)
 
     def _files(self, run: RunId) -> RunFiles:
         if RUN_NAME.fullmatch(run) is None:

@@ -40,8 +40,13 @@ async def rerun(
     data: JSONBody[RerunBody | None] = None,
 ) -> Submitted:
     """Submits the task of a workload once more, as a new workload beside it."""
-    workload = await services.find(ref)
-    actor = actor_of(request)
+    async with services.gate.passing():
+        return await _rerun(await services.find(ref), actor_of(request), services, data)
+
+
+async def _rerun(
+    workload: Workload, actor: str, services: Services, data: RerunBody | None
+) -> Submitted:
     if actor != workload.owner:
         raise StellwerkError.of(
             "auth/not-yours",

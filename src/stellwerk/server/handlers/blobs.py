@@ -34,7 +34,8 @@ HashPath = Annotated[
 )
 async def list_missing(data: JSONBody[Hashes], services: Given) -> Missing:
     """Which of these hashes the server has no content for; send those, and only those."""
-    return Missing(list(await asyncio.to_thread(services.store.blobs.missing, data.hashes)))
+    async with services.gate.passing():
+        return Missing(list(await asyncio.to_thread(services.store.blobs.missing, data.hashes)))
 
 
 @put(
@@ -49,7 +50,8 @@ async def put_blob(hash: HashPath, request: Request[Any, Any, Any], services: Gi
     with services.store.blobs.incoming() as blob:
         async for piece in _pieces(request):
             await asyncio.to_thread(blob.write, piece)
-        await asyncio.to_thread(blob.keep, hash)
+        async with services.gate.passing():
+            await asyncio.to_thread(blob.keep, hash)
 
 
 @get(

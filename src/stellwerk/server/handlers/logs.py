@@ -9,10 +9,11 @@ from litestar.response import Stream
 
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.resources import NodeAllocation
+from stellwerk.core.model.workload import ENDED, Workload
 from stellwerk.drivers.base import LogStream
 from stellwerk.server.following import Choice, LogReader
 from stellwerk.server.models import LogOf
-from stellwerk.server.services import Given
+from stellwerk.server.services import Given, Services
 
 STREAMS: dict[str, tuple[LogStream, ...]] = {
     "run": ("run",),
@@ -82,6 +83,7 @@ async def read_logs(
         limit=limit,
         follow=follow,
     )
+    await _refuse_what_is_gone(services, workload, choice)
     pieces = LogReader(services, workload, choice).pieces()
     headers = {
         "Stellwerk-Offset": str(offset),
@@ -91,6 +93,25 @@ async def read_logs(
     if not follow:
         pieces = await _primed(pieces)
     return Stream(pieces, media_type="application/octet-stream", headers=headers)
+
+
+async def _refuse_what_is_gone(services: Services, workload: Workload, choice: Choice) -> None:
+    """Says that output isn't kept any more, rather than answering with none."""
+    if workload.phase not in ENDED:
+        return
+    asked = workload.runs if choice.all_runs else workload.runs[-1:]
+    if choice.number:
+        asked = tuple(run for run in workload.runs if run.number == choice.number)
+    for run in asked:
+        if not await services.is_gone(run):
+            return
+    if asked:
+        what = f"run {asked[0].number}" if len(asked) == 1 else "all runs"
+        raise StellwerkError.of(
+            "find/output",
+            f"the output of {what} of {workload.name} isn't kept any more",
+            "`stw gc --dry-run` says how long output is kept; `stw rerun` runs the task again",
+        )
 
 
 def _ranks(nodes: tuple[NodeAllocation, ...]) -> int:

@@ -1,0 +1,143 @@
+"""Finds and removes what runs and workloads left on this machine, and what belongs to none of them.
+
+Nothing here decides what may go: names come in from those who know which work is over. A stray is a
+folder of a run that the runtime knows nothing of, or a build of the runtime that nobody uses.
+"""
+
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from stellwerk.drivers.base import Left
+from stellwerk.runtime.files import RUN_NAME
+
+LAID_OUT = ("work", "mounts")
+"""Folders beside the runtime's own, with `RUN.GENERATION` in them."""
+
+BLOCK_BYTES = 512
+
+
+def runs_left(root: Path) -> tuple[Left, ...]:
+    """The runs whose folder is there, each with the bytes of all that belongs to it."""
+    sizes = {name: bytes_of(root / "runs" / name) for name in names_in(root / "runs")}
+    for folder in LAID_OUT:
+        for name in names_in(root / folder):
+            run = run_of(name)
+            if run in sizes:
+                sizes[run] += bytes_of(root / folder / name)
+    return tuple(Left(name, size) for name, size in sizes.items())
+
+
+def folders_left(parent: Path) -> tuple[Left, ...]:
+    """The folders that workloads have in a folder, by the workload's id."""
+    return tuple(Left(name, bytes_of(parent / name)) for name in names_in(parent))
+
+
+def remove_folder(parent: Path, name: str) -> None:
+    """Removes one workload's folder; one that is gone already is removed."""
+    if name in names_in(parent):
+        remove_tree(parent / name)
+
+
+def strays(root: Path, live: Collection[str], before_ms: int) -> tuple[Left, ...]:
+    """What belongs to no run of the runtime's nor to a live one, and is older than an instant.
+
+    Names are relative to the root.
+    """
+    known = {*names_in(root / "runs"), *live}
+    found = [
+        f"{folder}/{name}"
+        for folder in LAID_OUT
+        for name in names_in(root / folder)
+        if run_of(name) not in known
+    ]
+    builds = sorted(root.glob("runtime-*.pyz"), key=_changed_ms)[:-1]
+    used = _used_by_processes(root) if builds else ""
+    found += [build.name for build in builds if build.name not in used]
+    return tuple(
+        Left(name, bytes_of(root / name)) for name in found if _changed_ms(root / name) < before_ms
+    )
+
+
+def remove_strays(root: Path, names: Collection[str]) -> None:
+    """Removes strays by the names under which they were found."""
+    for name in names:
+        path = root / name
+        if path.is_dir():
+            remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a folder, also one in which a job has made folders that can't be written to."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        for folder, _, _ in os.walk(path):
+            os.chmod(folder, 0o700)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def names_in(folder: Path) -> list[str]:
+    """What lies in a folder under the name of a run or workload, in order; links don't count."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in found if RUN_NAME.fullmatch(name))
+
+
+def run_of(name: str) -> str:
+    """The run of `RUN.GENERATION`, or of one that was never finished."""
+    return name.removesuffix(".unfinished").rpartition(".")[0]
+
+
+def bytes_of(path: Path) -> int:
+    """What a file or folder takes on the disk; what vanishes meanwhile takes nothing."""
+    return sum(_sizes(str(path)))
+
+
+def _sizes(path: str) -> Iterator[int]:
+    try:
+        yield os.lstat(path).st_blocks * BLOCK_BYTES
+    except OSError:
+        return
+    folders = [path]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    yield entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError:
+            continue
+
+
+def _changed_ms(path: Path) -> int:
+    try:
+        return path.lstat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0
+
+
+def _used_by_processes(root: Path) -> str:
+    """The command lines and environments of all processes we may look at, where they name `root`.
+
+    A wrapper reads its modules from the build it was started from for as long as it lives, and so
+    may a job that has it on its path.
+    """
+    told = []
+    mark = os.fsencode(root)
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        for what in ("cmdline", "environ"):
+            try:
+                with open(f"/proc/{pid}/{what}", "rb") as file:
+                    content = file.read()
+            except OSError:
+                continue
+            if mark in content:
+                told.append(os.fsdecode(content))
+    return "\n".join(told)

@@ -1,0 +1,1 @@
+"""Removes what is kept too long, and nothing that is referred to."""
