@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stellwerk.drivers.base import DriverError, MountOrder, StartOrder
 from stellwerk.drivers.local import layout
-from stellwerk.drivers.local.layout import Laid, lay_out, names, remove_layout, setup_key
+from stellwerk.drivers.local.layout import Laid, lay_out, remove_layout, setup_key
 from stellwerk.drivers.local.workdir import merge_into
 from stellwerk.testing.builders import an_order
 from tests.drivers.machine import Blobs
@@ -158,21 +158,6 @@ def test_a_setups_key_says_what_it_depends_on(tmp_path: Path, blobs: Blobs) -> N
     assert other(setup_inputs=("uv.lock", "train.py"))
     assert "setup_key" not in laid(replace(order, setup_inputs=None), tmp_path, blobs).spec
     assert laid(order, tmp_path, blobs).spec["setup_key"] == key
-
-
-@pytest.mark.parametrize(
-    ("pattern", "path", "meant"),
-    [
-        ("requirements*.txt", "requirements-gpu.txt", True),
-        ("uv.lock", "sub/uv.lock", False),
-        ("src", "src/a/b.py", True),
-        ("src/", "src/a.py", True),
-        ("src", "srcs/a.py", False),
-    ],
-)
-def test_patterns_of_inputs(pattern: str, path: str, meant: bool) -> None:
-    """A folder means all that is in it."""
-    assert names(pattern, path) is meant
 
 
 def test_content_is_put_into_a_bucket_that_has_its_own(tmp_path: Path, blobs: Blobs) -> None:

@@ -256,7 +256,7 @@ def test_links_inside_the_work_directory_need_no_view(own_rig: Rig) -> None:
     assert Path(bucket, "b").read_text() == "b\n"
     end = own_rig.finish("outside", "true", mounts=[mount("~/x", bucket)])
     assert end["how"] == "spawn_failed"
-    assert "mount below `~/sky_workdir/`" in end["message"]
+    assert "mount nothing outside of `~/sky_workdir/`" in end["message"]
 
 
 def test_a_wrapper_that_is_killed_leaves_no_job_in_its_view(viewer: Rig) -> None:

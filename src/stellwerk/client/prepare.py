@@ -16,7 +16,8 @@ from msgspec import structs
 
 from stellwerk.client.wire import Kind, Override, Submission
 from stellwerk.config import Settings
-from stellwerk.core.describe.places import packed_targets
+from stellwerk.core.describe.extras import LOCK_FILES
+from stellwerk.core.describe.places import means, packed_targets
 from stellwerk.core.model.errors import Problem, SpecError, StellwerkError
 from stellwerk.core.model.task import Task
 
@@ -82,6 +83,7 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
     packed = None
     if isinstance(workdir, str):
         packed = _pack(workdir, name, wish, settings)
+    _check_setup_inputs(task, packed, name)
     mounts = _pack_mounts(task, name, wish, settings)
     submission = _submission(wish, overrides, text=text, file=name, kind=kind)
     if packed is not None:
@@ -189,6 +191,21 @@ def _limits(wish: Wish, settings: Settings) -> "Limits | None":
     if wish.allow_large:
         return None
     return Limits(settings.number("ask_above_files"), settings.number("ask_above_bytes"))
+
+
+def _check_setup_inputs(task: Task, packed: "Packed | None", file: str) -> None:
+    """A file on which the setup depends must be there: a mistyped one would never change."""
+    paths = [entry.path for entry in packed.manifest.files] if packed is not None else []
+    wrong = [
+        pattern
+        for pattern in task.setup_inputs or ()
+        if pattern not in LOCK_FILES and not any(means(pattern, path) for path in paths)
+    ]
+    if wrong:
+        path = "resources.labels.stellwerk/setup-cache"
+        message = f"the setup depends on `{wrong[0]}`, which isn't in the work directory"
+        remedy = "correct the name, or see to it that .gitignore or .skyignore doesn't leave it out"
+        raise SpecError([Problem("spec/setup-cache", message, remedy, file, path=path)])
 
 
 def _pack_mounts(task: Task, file: str, wish: Wish, settings: Settings) -> "dict[str, Packed]":

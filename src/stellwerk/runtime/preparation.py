@@ -209,6 +209,8 @@ class Preparation:
                 if wanted:
                     self._hands.fail(str(error), error)
                     return
+                if keeps_setup:
+                    self._note(f"setup isn't kept: {error}")
                 self._gate.give_up()
         elif not keeps_setup:
             self._gate.give_up()
@@ -291,6 +293,7 @@ class Preparation:
         self._gate.leave()
         if status == 0 and self.commands is not None and self._hands.may_go_on():
             self.setup_state = "cached"
+            self._note("setup: what it makes was kept from an earlier run")
             self._hands.start_ranks(self.commands)
         else:
             self._without_keeping(status)

@@ -58,8 +58,8 @@ class View:
         except OSError as error:
             raise ViewError(
                 "this machine gives a user no view of their own (user namespaces: "
-                f"{error.strerror}), which mounts outside of `{SKY_WORKDIR}` need; mount below "
-                f"`{SKY_WORKDIR}/`, or have user namespaces allowed"
+                f"{error.strerror}); have them allowed, or mount nothing outside of "
+                f"`{SKY_WORKDIR}/`"
             ) from error
 
     def enter_image(self, files: str, kept: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ lies elsewhere must not be seen by others, so it needs a view of its own (user n
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 from stellwerk.core.describe.mounts import WORKDIR, scheme_of
 from stellwerk.core.model.resources import IMAGES, NAMESPACES
@@ -70,6 +71,11 @@ def speaks_of_workdir(task: Task) -> bool:
     """Whether the task counts on `~/sky_workdir` as the place where it runs."""
     texts = (task.run, task.setup, *task.envs.values())
     return any(_SPOKEN_OF in text for text in texts)
+
+
+def means(pattern: str, path: str) -> bool:
+    """Whether a pattern means a file: it does with a whole folder; `*` may stand for any part."""
+    return fnmatchcase(path, pattern) or path.startswith(pattern.rstrip("/") + "/")
 
 
 def local_sources(mount: StorageMount) -> tuple[str, ...]:

@@ -8,13 +8,12 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from stellwerk.core.describe.places import inside_work
+from stellwerk.core.describe.places import inside_work, means
 from stellwerk.drivers.base import DriverError, MountOrder, StartOrder
 from stellwerk.drivers.local.workdir import (
     BlobReader,
@@ -135,10 +134,5 @@ def _inputs(
     return sorted(
         (entry.path, entry.hash or entry.link, entry.mode)
         for entry in entries
-        if any(names(pattern, entry.path) for pattern in patterns)
+        if any(means(pattern, entry.path) for pattern in patterns)
     )
-
-
-def names(pattern: str, path: str) -> bool:
-    """Whether a pattern means a file: it does with a whole folder; `*` may stand for any part."""
-    return fnmatchcase(path, pattern) or path.startswith(pattern.rstrip("/") + "/")
