@@ -204,11 +204,11 @@ class LocalDriver:
         try:
             return await link.call(op, timeout_ms, **fields)
         except AgentGone as error:
+            # Whoever connects anew finds out whether it is only slow, and says so where it isn't.
+            link.hang_up()
             raise DriverError("driver/no-answer", str(error), final=False) from error
         except AgentRefused as refusal:
             final = refusal.code not in OPEN_ENDED
-            # Whoever connects anew finds out whether it is only slow, and says so where it isn't.
-            link.hang_up()
             raise DriverError(f"runtime/{refusal.code}", refusal.message, final=final) from refusal
 
     # what a run leaves
