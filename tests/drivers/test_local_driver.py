@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reports import RunSample
 from stellwerk.drivers.local.driver import LocalDriver, cluster_name
 from stellwerk.testing.builders import an_order
 from stellwerk.testing.driver_session import Session, refused
@@ -111,6 +112,23 @@ def test_a_secret_reaches_the_run_and_no_file(machine: Machine) -> None:
         assert len(files) > 5
         await session.ends(run)
         assert await session.log(run) == b"9\n"
+
+    play(machine, scene)
+
+
+def test_what_a_run_uses_is_reported(machine: Machine) -> None:
+    """While it goes on, soon after it began."""
+
+    async def scene(session: Session) -> None:
+        run = await start(session, an_order(script="sleep 20"))
+        await session.until(lambda: any(isinstance(one, RunSample) for one in session.heard))
+        sample = next(one for one in session.heard if isinstance(one, RunSample))
+        assert (sample.run, sample.cluster) == (run, session.driver.cluster)
+        assert 0 < sample.memory_bytes <= sample.peak_memory_bytes
+        assert sample.processes >= 1
+        assert sample.at_ms > 0
+        await session.driver.kill(run)
+        await session.ends(run)
 
     play(machine, scene)
 

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reports import RunSample
+from stellwerk.core.model.telemetry import GpuUse
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.drivers.base import RankOrder
-from stellwerk.drivers.local.translate import inventory_of, report_of, spec_of
+from stellwerk.drivers.local.translate import inventory_of, report_of, sample_of, spec_of
 from stellwerk.runtime.spec import SpecError, read_spec
 from stellwerk.testing.builders import an_order
 
@@ -31,6 +33,9 @@ ENDED: dict[str, Any] = {
     "put_back": True,
     "peak_memory_bytes": 4096,
     "cpu_ms": 12,
+    "oom_kills": 1,
+    "of_machine": True,
+    "disk_free_bytes": 8192,
     "last_lines": ["a", "b"],
 }
 
@@ -129,6 +134,38 @@ def test_an_end_is_told_in_full() -> None:
         cpu_ms=12,
         message="rank 1 ended with 3",
         last_lines=("a", "b"),
+        oom_kills=1,
+        of_machine=True,
+        disk_free_bytes=8192,
+    )
+
+
+SAMPLE: dict[str, Any] = {
+    "at_ms": 9000,
+    "memory_bytes": 800,
+    "peak_memory_bytes": 900,
+    "cpu_ms": 70,
+    "processes": 3,
+    "log_bytes": 5,
+    "gpus": [
+        {"index": 0, "memory_bytes": 77, "busy_percent": 50},
+        {"index": 1, "memory_bytes": None, "busy_percent": None},
+    ],
+}
+
+
+def test_a_sample_is_told_in_full() -> None:
+    """What the driver of a GPU keeps to itself stays unknown."""
+    assert sample_of("lab", {"event": "sample", "run": "w-1-1", "sample": SAMPLE}) == RunSample(
+        cluster="lab",
+        run=RunId("w-1-1"),
+        at_ms=9000,
+        memory_bytes=800,
+        cpu_ms=70,
+        processes=3,
+        log_bytes=5,
+        peak_memory_bytes=900,
+        gpus=(GpuUse(0, 77, 50), GpuUse(1, None, None)),
     )
 
 
@@ -142,6 +179,16 @@ def test_an_inventory_is_in_order() -> None:
 
 
 ANYTHING = st.none() | st.integers() | st.text(max_size=5) | st.booleans() | st.just([1])
+
+
+@given(
+    sample=st.fixed_dictionaries({}, optional={key: ANYTHING for key in SAMPLE if key != "gpus"})
+)
+def test_a_sample_of_another_version_is_still_a_sample(sample: dict[str, Any]) -> None:
+    """Missing fields and unexpected values cost that field."""
+    told = sample_of("lab", {"run": "w-1-1", "sample": sample})
+    assert (told.run, told.gpus) == ("w-1-1", ())
+    assert type(told.memory_bytes) is int
 
 
 @given(
