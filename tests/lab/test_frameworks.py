@@ -11,13 +11,25 @@ from tests.lab.researcher import PROGRAMS, Researcher, losses
 RUN_S = 180
 
 
-def undisturbed(name: str, folder: Path, *launch: str) -> dict[int, float]:
-    """The losses of a program that runs through, without Stellwerk."""
-    folder.mkdir()
-    env = {**os.environ, "STELLWERK_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1"}
-    argv = [*(launch or [str(TRAINER.python)]), str(PROGRAMS / f"{name}.py")]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=RUN_S)
-    return losses(done.stdout)
+class Undisturbed:
+    """A program that runs through without Stellwerk and without haste, beside the other."""
+
+    def __init__(self, name: str, folder: Path, *launch: str) -> None:
+        folder.mkdir()
+        pace = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "STEP_S": "0.001"}
+        self._process = subprocess.Popen(
+            [*(launch or [str(TRAINER.python)]), str(PROGRAMS / f"{name}.py")],
+            env={**os.environ, **pace, "STELLWERK_CHECKPOINT_DIR": str(folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def losses(self) -> dict[int, float]:
+        """The loss of each step, when it is through."""
+        said, _ = self._process.communicate(timeout=RUN_S)
+        assert self._process.returncode == 0, said
+        return losses(said)
 
 
 def until_step(researcher: Researcher, name: str, step: int) -> None:
@@ -25,7 +37,7 @@ def until_step(researcher: Researcher, name: str, step: int) -> None:
     deadline = time.monotonic() + RUN_S
     while max(losses(researcher.output(name, 1)), default=0) < step:
         assert time.monotonic() < deadline, researcher.output(name, 1)
-        time.sleep(0.3)
+        time.sleep(1)
 
 
 def disturb(researcher: Researcher, task: str, name: str, *, step: int, grace_ms: int) -> None:
@@ -34,7 +46,13 @@ def disturb(researcher: Researcher, task: str, name: str, *, step: int, grace_ms
     until_step(researcher, name, step)
     run = researcher.json("show", name)["runs"][0]["id"]
     researcher.give_notice(run, grace_ms)
-    researcher.until({name: "Succeeded"}, timeout_s=RUN_S)
+    ended(researcher, name, "Succeeded")
+
+
+def ended(researcher: Researcher, name: str, phase: str) -> None:
+    """Waits for the end of a program."""
+    researcher.stw("wait", name, code=None, timeout_s=RUN_S)
+    assert researcher.phases()[name] == phase, researcher.output(name, 1)
 
 
 def same(one: dict[int, float], other: dict[int, float]) -> bool:
@@ -48,10 +66,11 @@ def test_the_trainer_saves_when_asked_and_resumes(researcher: Researcher, tmp_pa
     """Its own just-in-time checkpoint: exit 0 after a notice is put back, not taken as done; the
     next run goes on from there, at the right step and with the very losses of one undisturbed.
     """
+    alone = Undisturbed("trainer", tmp_path / "alone")
     task = researcher.program("trainer")
     disturb(researcher, task, "trainer", step=5, grace_ms=60_000)
     runs = researcher.json("show", "trainer")["runs"]
-    assert [run["end"]["how"] for run in runs] == ["exited", "exited"]
+    assert [run["end"]["how"] for run in runs] == ["notice", "exited"]
     assert [run["end"]["code"] for run in runs] == [0, 0]
     assert [run["end"]["put_back"] for run in runs] == [True, False]
     first, second = (losses(researcher.output("trainer", number)) for number in (1, 2))
@@ -61,13 +80,14 @@ def test_the_trainer_saves_when_asked_and_resumes(researcher: Researcher, tmp_pa
     assert f"resuming from checkpoint-{saved}\n" in said
     assert "the Trainer came back at step 60 of 60\n" in said
     assert max(first) - saved <= 1
-    assert same({**first, **second}, undisturbed("trainer", tmp_path / "alone"))
+    assert same({**first, **second}, alone.losses())
 
 
 def test_a_loop_that_takes_no_notice_goes_on_from_its_last_checkpoint(
     researcher: Researcher, tmp_path: Path
 ) -> None:
     """It is killed when its grace is over, and loses no more than what it had not saved."""
+    alone = Undisturbed("deaf", tmp_path / "alone")
     task = researcher.program("deaf")
     disturb(researcher, task, "deaf", step=12, grace_ms=1_000)
     runs = researcher.json("show", "deaf")["runs"]
@@ -76,12 +96,14 @@ def test_a_loop_that_takes_no_notice_goes_on_from_its_last_checkpoint(
     first, second = (losses(researcher.output("deaf", number)) for number in (1, 2))
     assert (min(second) - 1) % 5 == 0
     assert 0 <= max(first) - (min(second) - 1) <= 5
-    assert same({**first, **second}, undisturbed("deaf", tmp_path / "alone"))
+    assert same({**first, **second}, alone.losses())
 
 
 def test_ranks_under_torchrun_save_together(researcher: Researcher, tmp_path: Path) -> None:
     """The launcher isn't told, its workers are; they save at one step and are put back."""
     launch = "{bin}/torchrun --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint localhost:0"
+    words = launch.format(bin=TRAINER.python.parent).split()
+    alone = Undisturbed("ranks", tmp_path / "alone", *words)
     task = researcher.program("ranks", launch=launch)
     disturb(researcher, task, "ranks", step=5, grace_ms=60_000)
     runs = researcher.json("show", "ranks")["runs"]
@@ -89,8 +111,7 @@ def test_ranks_under_torchrun_save_together(researcher: Researcher, tmp_path: Pa
     first, second = (losses(researcher.output("ranks", number)) for number in (1, 2))
     assert min(second) == max(first) + 1
     assert f"saved at step {max(first)}\n" in researcher.output("ranks", 1)
-    words = launch.format(bin=TRAINER.python.parent).split()
-    assert same({**first, **second}, undisturbed("ranks", tmp_path / "alone", *words))
+    assert same({**first, **second}, alone.losses())
 
 
 def test_cancel_lets_the_trainer_save_and_is_final(researcher: Researcher) -> None:
@@ -99,7 +120,7 @@ def test_cancel_lets_the_trainer_save_and_is_final(researcher: Researcher) -> No
     researcher.stw("run", task, "-d")
     until_step(researcher, "trainer", 3)
     researcher.stw("cancel", "trainer")
-    researcher.until({"trainer": "Cancelled"}, timeout_s=RUN_S)
+    ended(researcher, "trainer", "Cancelled")
     shown = researcher.json("show", "trainer")
     assert len(shown["runs"]) == 1
     assert list((researcher.state / "checkpoints" / shown["id"]).glob("checkpoint-*"))

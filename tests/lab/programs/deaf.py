@@ -9,7 +9,7 @@ import torch
 
 STEPS = 40
 SAVE_EVERY = 5
-STEP_S = 0.1
+STEP_S = float(os.environ.get("STEP_S") or 0.1)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 STEPS = 40
-STEP_S = 0.15
+STEP_S = float(os.environ.get("STEP_S") or 0.15)
 PUT_ME_BACK = 85
 asked = [0]
 

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 STEPS = 60
-STEP_S = 0.15
+STEP_S = float(os.environ.get("STEP_S") or 0.15)
 
 
 def texts() -> list[dict[str, torch.Tensor]]:
