@@ -9,7 +9,6 @@ from stellwerk.core.model.resources import IMAGES, NAMESPACES, Shape
 from stellwerk.core.place.decide import never_fits
 from stellwerk.testing.builders import a_cluster, a_shape
 
-
 NO_VIEW = (
     "it mounts outside of `~/sky_workdir`, or runs in an image, for which {} gives no user a view "
     "of their own"
