@@ -1,0 +1,22 @@
+"""The table of maturity says nothing that no test shows, and its page says the same."""
+
+import runpy
+from pathlib import Path
+
+from stellwerk.core.model.maturity import INTEGRATIONS
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_line_names_tests_that_are_there() -> None:
+    """A path that is gone would be a promise that nobody holds."""
+    for one in INTEGRATIONS:
+        assert one.tests, one.name
+        for path in one.tests:
+            assert (ROOT / path).exists(), f"{one.name}: {path}"
+
+
+def test_the_page_is_the_table() -> None:
+    """Written anew by `python scripts/maturity_page.py` when a line changes."""
+    page = runpy.run_path(str(ROOT / "scripts" / "maturity_page.py"))["page"]
+    assert page() == (ROOT / "docs" / "maturity.md").read_text()
