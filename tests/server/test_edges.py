@@ -4,6 +4,7 @@ import http.client
 import json
 import logging
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,33 @@ def test_what_is_no_http_is_refused(running: Stage, raw: bytes) -> None:
         answer = connection.recv(65536)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
     assert running.get("/v1/server").status == 200
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"text":' * 5_000 + b"1" + b"}" * 5_000])
+def test_a_body_that_is_nested_too_deeply(running: Stage, body: bytes) -> None:
+    """It is the caller's mistake, not ours."""
+    answer = running.ask("POST", "/v1/workloads", body)
+    assert (answer.status, answer.json["code"]) == (400, "request/invalid")
+    assert is_problem(answer)
+
+
+@pytest.mark.parametrize("address", ["POST /v1/workloads", f"PUT /v1/blobs/{'0' * 64}"])
+def test_a_caller_that_hangs_up_is_no_incident(
+    running: Stage, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    """A body that breaks off leaves one line in the log, and the next caller is answered."""
+    with caplog.at_level(logging.INFO, "stellwerk.server"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(running.socket)
+            connection.sendall(
+                f"{address} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode()
+            )
+            time.sleep(0.05)
+        deadline = time.monotonic() + 5
+        while "hung up" not in caplog.text and time.monotonic() < deadline:
+            assert running.get("/v1/server").status == 200
+    assert "the caller hung up" in caplog.text
+    assert "incident" not in caplog.text
 
 
 def test_our_own_mistake_has_an_id_that_is_in_the_log(

@@ -20,6 +20,7 @@ from stellwerk.server.rules import MEDIA_TYPE, document
 logger = logging.getLogger("stellwerk.server")
 
 AnyRequest = Request[Any, Any, Any]
+_HUNG_UP = "client disconnected prematurely"
 
 
 def answer(problems: Sequence[Problem]) -> Response[bytes]:
@@ -51,6 +52,9 @@ def on_driver_error(_request: AnyRequest, error: DriverError) -> Response[bytes]
 
 def on_http_exception(request: AnyRequest, error: HTTPException) -> Response[bytes]:
     """What the HTTP layer refuses: bodies, parameters, paths and methods."""
+    if error.detail == _HUNG_UP:
+        logger.info("%s %s: the caller hung up", request.method, request.scope["path"])
+        return answer([Problem("request/incomplete", "the body ended too early", "send it again")])
     if error.status_code >= 500:
         return on_unexpected(request, error)
     return answer(_http_problems(request, error))
@@ -58,6 +62,8 @@ def on_http_exception(request: AnyRequest, error: HTTPException) -> Response[byt
 
 def on_unexpected(request: AnyRequest, error: Exception) -> Response[bytes]:
     """Anything else is our mistake: the log gets the traceback, the caller its id."""
+    if isinstance(error, RecursionError) and "deserializing" in str(error):
+        return answer([Problem("request/invalid", "the body is nested too deeply", "flatten it")])
     incident = secrets.token_hex(4)
     logger.error(
         "incident=%s %s %s failed", incident, request.method, request.scope["path"], exc_info=error
