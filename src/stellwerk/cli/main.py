@@ -54,6 +54,7 @@ TABLE: dict[str, Entry] = {
     "gpu": Entry("stellwerk.cli.commands.gpu", "memory and runs of each GPU", FLEET),
     "server": Entry("stellwerk.cli.commands.server", "start, stop or look at the server", OWN),
     "doctor": Entry("stellwerk.cli.commands.doctor", "check that everything works", OWN),
+    "gc": Entry("stellwerk.cli.commands.gc", "remove what is kept too long", OWN),
     "config": Entry("stellwerk.cli.commands.config", "settings, and where they come from", OWN),
     "completion": Entry("stellwerk.cli.commands.completion", "completion for your shell", OWN),
     "version": Entry("stellwerk.cli.commands.version", "the version", OWN),

@@ -14,14 +14,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, Unpack
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
 from stellwerk.client.connection import Answer, Transport, UnreachableError
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
 from stellwerk.client.launch import ensure_server
-from stellwerk.client.refusals import ApiError, refusal
+from stellwerk.client.parts import decode, new_key, part, with_key
+from stellwerk.client.refusals import refusal
 from stellwerk.client.streams import EventReader, LogReader, Retry
 from stellwerk.client.wire import (
     Changed,
@@ -30,7 +31,6 @@ from stellwerk.client.wire import (
     Explained,
     Given,
     Planned,
-    ProblemReport,
     Row,
     Rows,
     ServerStatus,
@@ -39,10 +39,10 @@ from stellwerk.client.wire import (
     Submission,
     Submitted,
     SubmittedMany,
+    Swept,
     Until,
 )
 from stellwerk.config import Settings, load
-from stellwerk.core.model.errors import Problem, StellwerkError
 
 if TYPE_CHECKING:
     from stellwerk.client.prepare import Prepared
@@ -141,12 +141,12 @@ class Client:
     def submit_prepared(self, submission: Submission) -> Submitted:
         """Submits what is complete already. It gets a key, so a retry doubles nothing."""
         patience_s = 600.0 if submission.mounts else None  # buckets are filled before the answer
-        return self._post("/v1/workloads", Submitted, _with_key(submission), timeout_s=patience_s)
+        return self._post("/v1/workloads", Submitted, with_key(submission), timeout_s=patience_s)
 
     def rerun(self, name: str, *, key: str = "") -> Submitted:
         """Submits a workload's task again: the same text, code, variables and secrets."""
-        body = {"key": key or _new_key()}
-        return self._post(f"/v1/workloads/{_part(name)}/rerun", Submitted, body)
+        body = {"key": key or new_key()}
+        return self._post(f"/v1/workloads/{part(name)}/rerun", Submitted, body)
 
     def submit_many(
         self, items: Sequence[Submission] | Submission, count: int | None = None
@@ -163,7 +163,7 @@ class Client:
         else:
             body = {"items": list(items)}
         if isinstance(items, Submission) or not any(item.key for item in items):
-            body["key"] = body.get("key") or _new_key()
+            body["key"] = body.get("key") or new_key()
         return self._post("/v1/workloads/batch", SubmittedMany, body, timeout_s=600)
 
     def missing_blobs(self, hashes: Sequence[str]) -> Sequence[str]:
@@ -182,7 +182,7 @@ class Client:
 
     def get(self, name: str) -> Show:
         """Everything about one workload."""
-        return self._get(f"/v1/workloads/{_part(name)}", Show)
+        return self._get(f"/v1/workloads/{part(name)}", Show)
 
     def list(
         self,
@@ -220,7 +220,7 @@ class Client:
                 left_ms = max(0, min(left_ms, int((deadline - time.monotonic()) * 1000)))
             query = urlencode({"until": until, "timeout_ms": left_ms})
             try:
-                row = self._get(f"/v1/workloads/{_part(name)}/wait?{query}", Row)
+                row = self._get(f"/v1/workloads/{part(name)}/wait?{query}", Row)
             except UnreachableError as error:
                 retry.wait(error)
                 continue
@@ -233,7 +233,7 @@ class Client:
     def explain(self, name: str, run: int | None = None) -> Explained:
         """Why a workload is where it is, or why it waits."""
         query = "" if run is None else f"?run={run}"
-        return self._get(f"/v1/workloads/{_part(name)}/explain{query}", Explained)
+        return self._get(f"/v1/workloads/{part(name)}/explain{query}", Explained)
 
     def clusters(self) -> tuple[ClusterView, ...]:
         """The fleet, with what is free."""
@@ -317,8 +317,20 @@ class Client:
 
     def resume_node(self, cluster: str, node: str) -> Resumed:
         """Takes a quarantined node back into use."""
-        target = f"/v1/clusters/{_part(cluster)}/nodes/{_part(node)}/resume"
+        target = f"/v1/clusters/{part(cluster)}/nodes/{part(node)}/resume"
         return self._order(target, Resumed)
+
+    def gc(
+        self, *, dry_run: bool = False, older_than_s: float | None = None, only: Sequence[str] = ()
+    ) -> Swept:
+        """Removes what is kept too long; `dry_run` says what that would be.
+
+        An age counts for runs, or for the kinds that `only` names.
+        """
+        body: dict[str, object] = {"dry_run": dry_run, "only": list(only)}
+        if older_than_s is not None:
+            body["older_than_ms"] = int(older_than_s * 1000)
+        return self._post("/v1/gc", Swept, body, timeout_s=600)
 
     def stop_server(self) -> None:
         """Ends the server; jobs go on and are found again by the next one."""
@@ -327,19 +339,19 @@ class Client:
     # how
 
     def _verb(self, name: str, verb: str, body: object = None) -> Changed:
-        return self._order(f"/v1/workloads/{_part(name)}/{verb}", Changed, body)
+        return self._order(f"/v1/workloads/{part(name)}/{verb}", Changed, body)
 
     def _order(self, target: str, kind: type[T], body: object = None) -> T:
         """Sends a command under a key of its own, so that a repeated request is the same."""
-        data, headers = msgspec.json.encode(body or {}), {"Idempotency-Key": _new_key()}
-        return _decode(self._send("POST", target, data, headers=headers).body, kind)
+        data, headers = msgspec.json.encode(body or {}), {"Idempotency-Key": new_key()}
+        return decode(self._send("POST", target, data, headers=headers).body, kind)
 
     def _get(self, target: str, kind: type[T]) -> T:
-        return _decode(self._send("GET", target).body, kind)
+        return decode(self._send("GET", target).body, kind)
 
     def _post(self, target: str, kind: type[T], body: object, timeout_s: float | None = None) -> T:
         data = msgspec.json.encode(body)
-        return _decode(self._send("POST", target, data, timeout_s=timeout_s).body, kind)
+        return decode(self._send("POST", target, data, timeout_s=timeout_s).body, kind)
 
     def _send(
         self,
@@ -365,36 +377,3 @@ _REACHED: dict[Until, tuple[str, ...]] = {
     "ended": ("Succeeded", "Failed", "Cancelled"),
     "running": ("Running", "Stopping", "Succeeded", "Failed", "Cancelled"),
 }
-
-
-def _decode(body: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
-        problem = Problem(
-            "server/answer",
-            f"the server's answer isn't understood: {error}",
-            "client and server may be of different versions: stw server stop, then try again",
-        )
-        raise StellwerkError([problem]) from error
-
-
-def _with_key(submission: Submission) -> Submission:
-    if submission.key:
-        return submission
-    return msgspec.structs.replace(submission, key=_new_key())
-
-
-def _new_key() -> str:
-    return os.urandom(12).hex()
-
-
-def _part(name: str) -> str:
-    """A name as one part of a path: a slash or a dot in it must not become another path."""
-    if not name or name in {".", ".."} or "/" in name:
-        raise ApiError(
-            ProblemReport(
-                status=404, code="find/workload", exit=3, detail=f"nothing has the name `{name}`"
-            )
-        )
-    return quote(name, safe="")

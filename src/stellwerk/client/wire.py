@@ -348,3 +348,25 @@ class Events(Struct):
     items: list[EventRecord] = []
     seq: int = 0
     next: int = 0
+
+
+class SweptKind(Struct):
+    """What of one kind was removed (or would be), and what is left; `keep_ms` null is for ever."""
+
+    kind: str
+    about: str = ""
+    count: int = 0
+    bytes: int = 0
+    left: int | None = None
+    left_bytes: int | None = None
+    keep_ms: int | None = None
+    failed: int = 0
+
+
+class Swept(Struct):
+    """The outcome of removing what is kept too long; with `more` another try removes more."""
+
+    dry_run: bool = False
+    at_ms: int = 0
+    items: list[SweptKind] = []
+    more: bool = False

@@ -5,12 +5,12 @@ folder of a run that the runtime knows nothing of, or a build of the runtime tha
 """
 
 import os
-import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from stellwerk.drivers.base import Left
 from stellwerk.runtime.files import RUN_NAME
+from stellwerk.runtime.removing import remove_tree
 
 LAID_OUT = ("work", "mounts")
 """Folders beside the runtime's own, with `RUN.GENERATION` in them."""
@@ -37,7 +37,7 @@ def folders_left(parent: Path) -> tuple[Left, ...]:
 def remove_folder(parent: Path, name: str) -> None:
     """Removes one workload's folder; one that is gone already is removed."""
     if name in names_in(parent):
-        remove_tree(parent / name)
+        remove_tree(str(parent / name))
 
 
 def strays(root: Path, live: Collection[str], before_ms: int) -> tuple[Left, ...]:
@@ -63,20 +63,7 @@ def strays(root: Path, live: Collection[str], before_ms: int) -> tuple[Left, ...
 def remove_strays(root: Path, names: Collection[str]) -> None:
     """Removes strays by the names under which they were found."""
     for name in names:
-        path = root / name
-        if path.is_dir():
-            remove_tree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def remove_tree(path: Path) -> None:
-    """Removes a folder, also one in which a job has made folders that can't be written to."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        for folder, _, _ in os.walk(path):
-            os.chmod(folder, 0o700)
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(str(root / name))
 
 
 def names_in(folder: Path) -> list[str]:

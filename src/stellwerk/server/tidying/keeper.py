@@ -67,7 +67,7 @@ class Keeper:
         if not every_ms or self._services.clock.now_ms() - last_ms < every_ms:
             return False
         swept = await self.sweep(dry_run=False)
-        while swept.more:
+        while swept.more and any(one.count for one in swept.items):
             swept = await self.sweep(dry_run=False)
         return True
 

@@ -23,16 +23,16 @@ Kind = Literal[
     "journal",
 ]
 KINDS: dict[Kind, str] = {
-    "runs": "output, work directories and mounts of ended workloads' runs",
+    "runs": "output and directories of ended workloads",
     "outputs": "results of ended workloads",
     "checkpoints": "checkpoints of ended workloads",
-    "strays": "folders without a run, builds of the runtime that nobody uses",
+    "strays": "folders without a run, unused builds",
     "workloads": "ended workloads in the lists",
-    "decisions": "decisions that no workload or queue refers to",
-    "commands": "done requests; a repetition after that is a new request",
-    "blobs": "tasks and files that no workload refers to",
-    "secrets": "values sealed for submissions that no workload refers to",
-    "journal": "the record of all that happened",
+    "decisions": "answers that nothing refers to",
+    "commands": "done requests, to know a repeated one",
+    "blobs": "tasks and code that nothing refers to",
+    "secrets": "sealed values that nothing refers to",
+    "journal": "all that happened",
 }
 """All that grows, in the order in which it is looked at: what goes first frees what comes later."""
 
