@@ -1,5 +1,7 @@
 """What runs left on a machine is found by name, measured and removed; what is needed stays."""
 
+import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -106,3 +108,26 @@ def test_builds_of_the_runtime_that_nobody_uses_are_strays(root: Path) -> None:
             process.communicate()
     leftovers.remove_strays(root, ["runtime-a.pyz", "runtime-z.pyz"])
     assert not unused.exists()
+
+
+def test_images_that_no_run_had_are_strays(root: Path) -> None:
+    """One that a run folder names stays, and so do all while a run is getting one."""
+    for name in ("aa", "bb"):
+        (root / "images" / name / "etc").mkdir(parents=True)
+        age(root / "images" / name)
+    (root / "images" / "key.lock").touch()
+    run = root / "runs" / "w-1-1"
+    (run / "spec.json").write_text('{"image": "busybox"}')
+    assert leftovers.strays(root, (), OLD + 1) == ()
+    (run / "image.json").write_text(json.dumps({"files": str(root / "images" / "aa"), "env": {}}))
+    assert [one.name for one in leftovers.strays(root, (), OLD + 1)] == ["images/bb"]
+    with (root / "images" / "key.lock").open("rb") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        leftovers.remove_strays(root, ["images/bb"])
+        assert (root / "images" / "bb").exists()
+    leftovers.remove_strays(root, ["images/bb", "images/aa"])
+    assert sorted(path.name for path in (root / "images").iterdir()) == ["aa", "key.lock"]
+    assert list((root / "trash").iterdir()) == []
+    (run / "image.json").unlink()
+    (run / "ended.json").write_text("{}")
+    assert [one.name for one in leftovers.strays(root, (), OLD + 1)] == ["images/aa"]

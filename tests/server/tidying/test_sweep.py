@@ -1,5 +1,7 @@
 """`POST /v1/gc`: what goes, what stays, and that what stays can still be used."""
 
+import asyncio
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from stellwerk.server.reading import read_item
+from stellwerk.server.tidying.keeper import Keeper
 from tests.server.stage import Stage
 from tests.server.tidying.attic import DAY_MS, Later, TidyDriver, age_all
 
@@ -218,9 +221,6 @@ def test_a_wish_that_cannot_be_understood_is_refused(attic: Attic) -> None:
 
 def test_it_happens_by_itself_once_in_a_while(attic: Attic) -> None:
     """Not again before the time, also not by a new server on the same state."""
-    import asyncio
-
-    from stellwerk.server.tidying.keeper import Keeper
 
     def due() -> bool:
         keeper = Keeper(attic.services)
@@ -233,3 +233,28 @@ def test_it_happens_by_itself_once_in_a_while(attic: Attic) -> None:
     attic.post("/v1/gc", {"only": ["blobs"]})
     attic.pass_days(1)
     assert due()
+
+
+def test_a_sweep_that_fails_is_tried_again(attic: Attic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever went wrong ends neither the server nor the tidying."""
+    swept: list[bool] = []
+
+    async def scene() -> None:
+        keeper = Keeper(attic.services)
+        sweep_if_due = keeper.sweep_if_due
+
+        async def fail_first() -> bool:
+            swept.append(False)
+            if len(swept) == 1:
+                raise OSError("the disk had a bad moment")
+            return await sweep_if_due()
+
+        monkeypatch.setattr(keeper, "sweep_if_due", fail_first)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(keeper.keep_house(), 1)
+
+    monkeypatch.setattr("stellwerk.server.tidying.keeper.FIRST_S", 0.0)
+    monkeypatch.setattr("stellwerk.server.tidying.keeper.LOOK_S", 0.01)
+    asyncio.run_coroutine_threadsafe(scene(), attic.loop).result(10)
+    assert len(swept) > 1
+    assert attic.store.retention.swept_ms()

@@ -1,17 +1,21 @@
 """Finds and removes what runs and workloads left on this machine, and what belongs to none of them.
 
 Nothing here decides what may go: names come in from those who know which work is over. A stray is a
-folder of a run that the runtime knows nothing of, or a build of the runtime that nobody uses.
+folder of a run that the runtime knows nothing of, a build of the runtime that nobody uses, or the
+files of an image that no run had whose folder is still there.
 """
 
+import fcntl
 import os
 from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from stellwerk.drivers.base import Left
-from stellwerk.runtime.files import RUN_NAME
+from stellwerk.runtime.files import RUN_NAME, RunFiles, read_json
 from stellwerk.runtime.removing import remove_tree
 
+IMAGES = "images"
 LAID_OUT = ("work", "mounts")
 """Folders beside the runtime's own, with `RUN.GENERATION` in them."""
 
@@ -55,6 +59,7 @@ def strays(root: Path, live: Collection[str], before_ms: int) -> tuple[Left, ...
     builds = sorted(root.glob("runtime-*.pyz"), key=_changed_ms)[:-1]
     used = _used_by_processes(root) if builds else ""
     found += [build.name for build in builds if build.name not in used]
+    found += unused_images(root)
     return tuple(
         Left(name, bytes_of(root / name)) for name in found if _changed_ms(root / name) < before_ms
     )
@@ -63,7 +68,53 @@ def strays(root: Path, live: Collection[str], before_ms: int) -> tuple[Left, ...
 def remove_strays(root: Path, names: Collection[str]) -> None:
     """Removes strays by the names under which they were found."""
     for name in names:
-        remove_tree(str(root / name))
+        if not name.startswith(f"{IMAGES}/"):
+            remove_tree(str(root / name))
+    wanted = [name for name in names if name.startswith(f"{IMAGES}/")]
+    if wanted:
+        with _nobody_gets_images(root) as alone:
+            still = unused_images(root) if alone else ()
+            for name in wanted:
+                if name in still:
+                    _remove_at_once(root, name)
+
+
+def unused_images(root: Path) -> list[str]:
+    """Images that no run folder names; none while a run is getting one."""
+    kept = set()
+    for name in names_in(root / "runs"):
+        files = RunFiles(str(root / "runs" / name))
+        image = read_json(files.path("image.json"))
+        if image is not None:
+            kept.add(os.path.basename(str(image.get("files", ""))))
+        elif (read_json(files.spec) or {}).get("image") and read_json(files.ended) is None:
+            return []
+    return [f"{IMAGES}/{name}" for name in names_in(root / IMAGES) if name not in kept]
+
+
+@contextmanager
+def _nobody_gets_images(root: Path) -> Iterator[bool]:
+    """Holds the turns of all images that were ever got here; False if somebody has one."""
+    with ExitStack() as turns:
+        try:
+            for path in sorted((root / IMAGES).glob("*.lock")):
+                turn = turns.enter_context(path.open("rb"))
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
+def _remove_at_once(root: Path, name: str) -> None:
+    """Takes a folder out of the way by one rename, so that nobody finds half of it."""
+    away = root / "trash" / f"{name.replace('/', '-')}.{os.getpid()}"
+    away.parent.mkdir(mode=0o700, exist_ok=True)
+    try:
+        os.rename(root / name, away)
+    except OSError:
+        return
+    remove_tree(str(away))
 
 
 def names_in(folder: Path) -> list[str]:

@@ -26,7 +26,7 @@ KINDS: dict[Kind, str] = {
     "runs": "output and directories of ended workloads",
     "outputs": "results of ended workloads",
     "checkpoints": "checkpoints of ended workloads",
-    "strays": "folders without a run, unused builds",
+    "strays": "folders without a run, unused builds and images",
     "workloads": "ended workloads in the lists",
     "decisions": "answers that nothing refers to",
     "commands": "done requests, to know a repeated one",
