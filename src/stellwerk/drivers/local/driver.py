@@ -158,7 +158,11 @@ class LocalDriver:
         if RUN_NAME.fullmatch(order.run) is None:
             raise DriverError("runtime/spec_invalid", f"`{order.run}` is no run's name", final=True)
         self._epoch = max(self._epoch, order.epoch)
-        laid = await asyncio.to_thread(lay_out, order, self._root, self._blobs)
+        # Only what touches the disk is worth the way to another thread and back.
+        if order.snapshot or order.mounts or order.setup:
+            laid = await asyncio.to_thread(lay_out, order, self._root, self._blobs)
+        else:
+            laid = lay_out(order, self._root, self._blobs)
         spec = {**spec_of(order), **laid.spec}
         for what, folder in KEPT.items():
             spec[what] = spec[what] or str(self._home / folder / order.workload)
