@@ -1,13 +1,15 @@
 """The small parts of the server by themselves: ids, sockets, lock, log, callers, feed and tails."""
 
 import asyncio
+import errno
 import json
 import logging
 import os
 import socket
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,13 +23,15 @@ from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.ids import RunId, WorkloadId
 from stellwerk.drivers.base import Folders, LogChunk, LogStream
 from stellwerk.server import feed as feed_module
+from stellwerk.server import logbook
 from stellwerk.server import tails as tails_module
 from stellwerk.server.feed import Feed
 from stellwerk.server.ids import Ids
 from stellwerk.server.lock import HomeLock
-from stellwerk.server.logbook import LineFormatter, StderrHandler
+from stellwerk.server.logbook import LineFormatter, StderrHandler, write_stderr_to
 from stellwerk.server.peer import Access, Peer, authorize, peer_of, user_name
 from stellwerk.server.rules import TABLE, document, rule_of
+from stellwerk.server.serving import LoopTrouble
 from stellwerk.server.sockets import bind_tcp, bind_unix, read_or_make_token
 from stellwerk.server.tails import LogName, Tails
 
@@ -145,27 +149,76 @@ def test_log_lines_are_single_lines() -> None:
     assert "why\nnot" in json.loads(line.partition("trace=")[2])
 
 
-def test_the_log_turns_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The full file is kept under another name; standard error is the new one."""
-    path = str(tmp_path / "server.log")
+@contextmanager
+def standard_files_kept() -> Iterator[None]:
+    """Puts the standard output and error back that a test has replaced."""
     kept, kept_out = os.dup(2), os.dup(1)
-    from stellwerk.server.logbook import write_stderr_to
-
     try:
-        write_stderr_to(path)
-        handler = StderrHandler(path, largest=300)
-        for n in range(12):
-            handler.emit(logging.LogRecord("x", logging.INFO, "", 1, f"line {n}", (), None))
-        os.write(2, b"from elsewhere\n")
+        yield
     finally:
         os.dup2(kept, 2)
         os.dup2(kept_out, 1)
         os.close(kept)
         os.close(kept_out)
+
+
+def log_lines(handler: StderrHandler, count: int) -> None:
+    for n in range(count):
+        handler.emit(logging.LogRecord("x", logging.INFO, "", 1, f"line {n}", (), None))
+
+
+def test_the_log_turns_over(tmp_path: Path) -> None:
+    """The full file is kept under another name; standard error is the new one."""
+    path = str(tmp_path / "server.log")
+    with standard_files_kept():
+        write_stderr_to(path)
+        log_lines(StderrHandler(path, largest=300), 12)
+        os.write(2, b"from elsewhere\n")
     old, new = Path(path + ".1").read_text(), Path(path).read_text()
     assert [int(line.split()[-1]) for line in (old + new).splitlines()[:-1]] == list(range(12))
     assert new.endswith("from elsewhere\n")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+
+
+def test_a_log_that_can_not_turn_over_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a free descriptor, say: no line is lost, and it is tried again."""
+    path = str(tmp_path / "server.log")
+
+    def no_more(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with standard_files_kept():
+        write_stderr_to(path)
+        handler = StderrHandler(path, largest=300)
+        with monkeypatch.context() as without:
+            without.setattr(logbook, "_open", no_more)
+            log_lines(handler, 12)
+        assert len(Path(path).read_text().splitlines()) == 12
+        assert os.listdir(tmp_path) == ["server.log"]
+        log_lines(handler, 2)
+    assert len(Path(path + ".1").read_text().splitlines()) == 13
+    assert len(Path(path).read_text().splitlines()) == 1
+
+
+def test_connections_that_can_not_be_taken_are_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Other trouble of the event loop is told as ever."""
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(LoopTrouble())
+        for _ in range(1_000):
+            out = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            loop.call_exception_handler({"message": "accept", "exception": out, "socket": None})
+        for error in (OSError(errno.EIO, "disk"), ValueError("odd")):
+            loop.call_exception_handler({"message": "trouble", "exception": error})
+
+    asyncio.run(scene())
+    assert len(caplog.records) == 3
+    assert "Too many open files" in caplog.records[0].getMessage()
 
 
 def connection(peer: Peer | None, access: Access, token: str = "") -> Any:

@@ -45,13 +45,23 @@ class StderrHandler(logging.Handler):
             pass  # a full disk or a closed terminal: the next line may fare better
 
     def _turn_over(self) -> None:
+        """Makes the new file first: where that can't be done the old one is written on."""
+        fd = _open(self.path + ".new")
         os.replace(self.path, self.path + ".1")
-        write_stderr_to(self.path)
+        os.replace(self.path + ".new", self.path)
+        _become_stderr(fd)
 
 
 def write_stderr_to(path: str) -> None:
     """Makes standard output and standard error the end of a file that only its user can read."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    _become_stderr(_open(path))
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _become_stderr(fd: int) -> None:
     os.dup2(fd, 1, inheritable=True)
     os.dup2(fd, 2, inheritable=True)
     if fd > 2:

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import uvicorn
 from litestar import Litestar
@@ -14,6 +16,9 @@ from stellwerk.server.peer import PeerProtocol
 TICK_S = 1.0
 LET_GO_S = 2
 """How long open answers have to end after everything that follows was woken."""
+
+OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+SAY_AGAIN_S = 60.0
 
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
@@ -60,7 +65,30 @@ class HttpServer(uvicorn.Server):
 
     async def serve_on(self, sockets: Sequence[socket.socket]) -> None:
         """Serves until it is told to stop, then lets open answers end."""
+        asyncio.get_running_loop().set_exception_handler(LoopTrouble())
         await self.serve(sockets=list(sockets))
         for left in list(self.server_state.connections):
             if isinstance(left, PeerProtocol):
                 left.transport.abort()
+
+
+class LoopTrouble:
+    """Says what the event loop complains of; that no connection can be accepted, once a minute.
+
+    Without a free descriptor the loop would say so thousands of times a second.
+    """
+
+    def __init__(self) -> None:
+        self._said_at = float("-inf")
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Takes what the loop has to say."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in OUT_OF or "socket" not in context:
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._said_at + SAY_AGAIN_S:
+            self._said_at = loop.time()
+            logging.getLogger("stellwerk.server").error(
+                "no more connections can be taken for now (%s); those that are open go on",
+                error.strerror,
+            )

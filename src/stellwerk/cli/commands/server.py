@@ -59,7 +59,8 @@ def stop() -> None:
             )
         time.sleep(POLL_S)
     running = plural(status.running, "job")
-    narrate(f"stopped (pid {status.pid})" + (f"; {running} go on" if status.running else ""))
+    go_on = "goes on" if status.running == 1 else "go on"
+    narrate(f"stopped (pid {status.pid})" + (f"; {running} {go_on}" if status.running else ""))
 
 
 @command.command("status")
