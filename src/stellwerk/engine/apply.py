@@ -136,6 +136,18 @@ class Hands:
             ),
         )
 
+    def kill(self, cluster: str, run: RunId) -> None:
+        """Ends what still goes on at a place although its run is known to be over."""
+        driver = self._drivers.get(cluster)
+        if driver is None:
+            return
+        log.warning("%s goes on at %s although it is over: it is killed", run, cluster)
+        self._give(
+            f"kill {run}",
+            lambda: driver.kill(run),
+            lambda code, message: log.warning("%s could not be killed: %s %s", run, code, message),
+        )
+
     def _give(self, name: str, go: Order, refused: Callable[[str, str], None]) -> None:
         if name in self._orders or self._group is None:
             return

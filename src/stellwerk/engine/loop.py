@@ -19,12 +19,20 @@ from stellwerk.core.intake import (
     on_lost,
     on_plan,
     on_report,
+    stray_runs,
 )
 from stellwerk.core.inventory.facts import material_change
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import RunId, ShapeId, digest, workload_of
-from stellwerk.core.model.reports import ClusterReport, Inventory, Report, RunReport, RunSample
+from stellwerk.core.model.reports import (
+    ClusterReport,
+    Inventory,
+    Reachability,
+    Report,
+    RunReport,
+    RunSample,
+)
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
@@ -159,6 +167,9 @@ class Engine:
         self.state.epoch = epoch
         happened = _Happened()
         self._fold(happened, [ev.LeaderChanged(epoch, CORE_VERSION)], ENGINE)
+        for name in sorted(set(self.state.clusters) - set(self.drivers)):
+            gone = Reachability(name, "unreachable", "no driver serves it any more")
+            self._fold(happened, on_report(self.state, gone, self._now()), ENGINE)
         await self._commit(happened)
 
     async def run(self) -> None:
@@ -250,6 +261,8 @@ class Engine:
         for report in inventory.runs:
             self._take_report(happened, report)
         happened.again.extend(orders_to_repeat(self.state, inventory))
+        for stray in stray_runs(self.state, inventory):
+            self._hands.kill(stray.cluster, stray.run)
         for run in missing_runs(self.state, inventory)[1]:
             self._fold(
                 happened,
@@ -372,10 +385,11 @@ def orders_to_repeat(state: State, inventory: Inventory) -> list[ev.RunPlanned |
         for run in missing_runs(state, inventory)[0]
     ]
     stopping = {report.run for report in inventory.runs if report.phase in {"Stopping", "Ended"}}
-    for run in live_runs(state, inventory.cluster):
-        if run.notice and run.id not in stopping:
-            grace_ms = state.workloads[workload_of(run.id)].policies.grace_ms
-            again.append(ev.NoticeGiven(run.id, run.notice, grace_ms))
+    again += [
+        ev.NoticeGiven(run.id, run.notice, run.grace_ms)
+        for run in live_runs(state, inventory.cluster)
+        if run.notice and run.id not in stopping
+    ]
     return again
 
 

@@ -81,6 +81,7 @@ def bare_record(identity: Identity, how: str, message: str) -> JSONObject:
         "put_back": how in {"reboot", "wrapper_died"},
         "done_said": False,
         "wrote_checkpoint": False,
+        "new_checkpoint": False,
         "started_at_ms": None,
         "peak_memory_bytes": None,
         "cpu_ms": None,
@@ -114,6 +115,9 @@ def end_record(wrapper: Wrapper) -> JSONObject:
         put_back=end.put_back,
         done_said=done,
         wrote_checkpoint=wrote,
+        new_checkpoint=wrote
+        and commands is not None
+        and has_checkpoint(commands.checkpoint_dir, wrapper.started_at_ms),
         started_at_ms=wrapper.started_at_ms,
         peak_memory_bytes=wrapper.sampler.final_peak_bytes(),
         cpu_ms=wrapper.sampler.cpu_ms(),
@@ -181,8 +185,11 @@ def disk_free_bytes(*directories: str) -> Optional[int]:
     return min(free) if free else None
 
 
-def has_checkpoint(directory: str) -> bool:
-    """Whether the directory holds any file; looks at a bounded number of entries."""
+def has_checkpoint(directory: str, since_ms: int = 0) -> bool:
+    """Whether the directory holds any file that was written since a time (UTC milliseconds).
+
+    Looks at a bounded number of entries.
+    """
     waiting, looked_at = [directory], 0
     while waiting and looked_at < _LOOKED_AT:
         try:
@@ -191,7 +198,7 @@ def has_checkpoint(directory: str) -> bool:
                     looked_at += 1
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-                    elif entry.is_file():
+                    elif entry.is_file() and entry.stat().st_mtime_ns >= since_ms * 1_000_000:
                         return True
         except OSError:
             continue

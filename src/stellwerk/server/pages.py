@@ -81,7 +81,7 @@ class Pages:
             **views.headline(workload, shape, _reasons(wait), told.usage),
             task=self._text(workload),
             runs=[views.run_view(run) for run in workload.runs],
-            reasons=views.reasons_of(workload, _reasons(wait)),
+            reasons=views.reasons_of(workload, _reasons(wait), self._ahead(workload)),
             decision=self._decision_id(workload, wait),
             shape=msgspec.to_builtins(shape) if shape else None,
             policies=_plain(workload.policies),
@@ -111,7 +111,7 @@ class Pages:
             phase=workload.phase,
             run=run.number if run else newest if not wait else None,
             decision=view,
-            reasons=views.reasons_of(workload, _reasons(wait)),
+            reasons=views.reasons_of(workload, _reasons(wait), self._ahead(workload)),
             position=self._position(workload),
             seq=seq,
         )
@@ -131,6 +131,10 @@ class Pages:
                 for cluster, at_ms in self._store.clusters()
             ],
         )
+
+    def _ahead(self, workload: Workload) -> int:
+        position = self._position(workload)
+        return position.ahead if position is not None else 0
 
     def shape(self, id: ShapeId) -> Shape | None:
         """What workloads of a shape ask for."""

@@ -94,7 +94,7 @@ def row(
     return models.Row(**headline(workload, shape, waits, sampled), runs=count)
 
 
-def reasons_of(workload: Workload, waits: Iterable[Reason]) -> list[RenderedReason]:
+def reasons_of(workload: Workload, waits: Iterable[Reason], ahead: int = 0) -> list[RenderedReason]:
     """Why it waits, why it goes back, or why it ended; a waiting one always has a reason."""
     own = workload.reasons
     if workload.phase in ENDED:
@@ -103,6 +103,8 @@ def reasons_of(workload: Workload, waits: Iterable[Reason]) -> list[RenderedReas
         return rendered(own or (Reason("held", {"actor": workload.owner}),))
     if workload.phase == "Pending":
         found = [*own, *waits]
+        if ahead:
+            found.append(Reason("behind", {"ahead": ahead, "queue": workload.queue}))
         return rendered(found if any(found) else [Reason("not_planned")])
     return rendered(own)
 

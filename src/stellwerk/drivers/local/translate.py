@@ -116,6 +116,7 @@ def end_of(ended: JSONObject) -> RunEnd:
         ranks={str(rank): _number(code) for rank, code in ranks.items() if int(rank) >= 0},
         put_back=ended.get("put_back") is True,
         checkpointed=ended.get("checkpointed") is True,
+        new_checkpoint=ended.get("new_checkpoint") is True,
         started_at_ms=_number(ended.get("started_at_ms")),
         ended_at_ms=_number(ended.get("ended_at_ms")),
         peak_memory_bytes=_number(ended.get("peak_memory_bytes")),
