@@ -231,6 +231,7 @@ def test_the_schema_describes_every_address(running: Stage) -> None:
         "/v1/server/stop",
         "/v1/plan",
         "/v1/gc",
+        "/v1/forecast",
         "/v1/blobs/missing",
         "/v1/blobs/{hash}",
         "/v1/workloads",

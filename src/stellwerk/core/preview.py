@@ -61,6 +61,12 @@ def preview(view: View, shape: Shape, priority: int, spec: str, queue: str = "de
     return Preview(identity, starts_now, decision, reasons, ahead)
 
 
+def with_one_more(view: View, shape: Shape, priority: int) -> View:
+    """The view with a workload more, `NOBODY`, behind all that wait with its priority."""
+    head = Head(NOBODY, 0, priority, LAST, view.now_ms, "this")
+    return _with(view, ShapeId(digest(shape)), shape, head)
+
+
 def changes(planned: str, now: str) -> tuple[str, ...]:
     """Names what differs between two ids of previews; "" stands for what follows from all of it."""
     if planned == now:

@@ -17,11 +17,13 @@ from stellwerk.server.handlers import (
     control,
     events,
     fleet,
+    forecast,
     gc,
     logs,
     plan,
     workloads,
 )
+from stellwerk.server.outlook import Outlook
 from stellwerk.server.patience import with_patience
 from stellwerk.server.peer import Access, authorize
 from stellwerk.server.schema import openapi_json
@@ -42,6 +44,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *events.HANDLERS,
     *blobs.HANDLERS,
     *gc.HANDLERS,
+    *forecast.HANDLERS,
 )
 
 
@@ -50,6 +53,7 @@ def make_app(
 ) -> Litestar:
     """The application over some services, for whoever `access` lets in."""
     the_keeper = keeper or Keeper(services)
+    outlook = Outlook(services)
 
     def given() -> Services:
         return services
@@ -59,6 +63,9 @@ def make_app(
 
     def given_keeper() -> Keeper:
         return the_keeper
+
+    def given_outlook() -> Outlook:
+        return outlook
 
     async def say_seq(message: Message, scope: Scope) -> None:
         if message["type"] == "http.response.start":
@@ -79,6 +86,7 @@ def make_app(
             "services": Provide(given, sync_to_thread=False),
             "submits": Provide(given_submits, sync_to_thread=False),
             "keeper": Provide(given_keeper, sync_to_thread=False),
+            "outlook": Provide(given_outlook, sync_to_thread=False),
         },
         state=State({"access": access}),
         guards=[authorize],

@@ -282,6 +282,24 @@ class DecisionView(msgspec.Struct, frozen=True):
     inputs: dict[str, Any]
 
 
+class ForecastView(msgspec.Struct, frozen=True):
+    """When something that waits could start, seen from `at_ms`.
+
+    The three times are those of futures in which all work is as short as it ever was, as long as
+    usual, and as long as it may be; `null` is not known, and `unknown` then counts the work of
+    unknown length that it hangs on.
+    """
+
+    at_ms: int
+    seq: int
+    earliest_ms: int | None
+    likely_ms: int | None
+    latest_ms: int | None
+    confidence: str
+    unknown: int
+    assumes: list[str]
+
+
 class PlanAnswer(msgspec.Struct, frozen=True):
     """What would become of a task if it were submitted now.
 
@@ -305,6 +323,7 @@ class PlanAnswer(msgspec.Struct, frozen=True):
     notices: list[Told]
     at_ms: int
     seq: int
+    forecast: ForecastView | None = None
 
 
 class Explain(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from stellwerk.server import planning
 from stellwerk.server.accept import Accepted, ReadItem, Surroundings, accept, accept_all
 from stellwerk.server.ids import Ids
 from stellwerk.server.models import PlanAnswer, SubmitItem, SubmittedMany, Told
+from stellwerk.server.outlook import Outlook, forecast_view
 from stellwerk.server.sealing import Vault
 from stellwerk.server.services import PROJECT, SETTLE_S, Services
 from stellwerk.store import Ack, NewCommand
@@ -46,13 +47,17 @@ class Submits:
             acks = await self._services.take(commands)
         return _answer(acks, accepted)
 
-    async def plan(self, item: SubmitItem, actor: str) -> PlanAnswer:
+    async def plan(self, item: SubmitItem, actor: str, outlook: Outlook) -> PlanAnswer:
         """Says what would become of an item if it were submitted now; raises as `submit` would."""
         await self._first_facts()
         await self._services.settled(SETTLE_S)
         one = await asyncio.to_thread(self._accept_unsent, item, actor)
         found = await planning.look(self._services.engine, item, one)
-        return planning.answer(found, one, _notices([one]), self._services.feed.seq)
+        told = planning.answer(found, one, _notices([one]), self._services.feed.seq)
+        if found.starts_now:
+            return told
+        starts = await outlook.of_one_more(one.name, one.lowered)
+        return msgspec.structs.replace(told, forecast=starts and forecast_view(starts))
 
     async def _hold_to_plan(self, items: Sequence[SubmitItem], actor: str) -> None:
         """Refuses a submission whose plan isn't true any more; one that was taken down is not."""

@@ -1,0 +1,59 @@
+"""When what waits could start."""
+
+from typing import Annotated
+
+import msgspec
+from litestar import get
+from litestar.params import QueryParameter
+
+from stellwerk.core.model.workload import Workload
+from stellwerk.server.handlers.workloads import LIST_SETTLE_S
+from stellwerk.server.models import ForecastView
+from stellwerk.server.outlook import ASKED, GivenOutlook, first_in_line, forecast_view
+from stellwerk.server.services import Given
+
+WorkloadOf = Annotated[
+    list[str] | None,
+    QueryParameter(name="workload", description="Only these: names or ids; may be repeated."),
+]
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """A waiting workload and when it could start; `null` if nothing can be said of it."""
+
+    id: str
+    name: str
+    forecast: ForecastView | None
+
+
+class Forecasts(msgspec.Struct, frozen=True):
+    """Those asked for that wait, or the first in line."""
+
+    items: list[Expected]
+    seq: int
+
+
+@get("/forecast", tags=["workloads"], summary="Forecast", opt={"open_to_group": True})
+async def forecast_starts(
+    services: Given, outlook: GivenOutlook, workload: WorkloadOf = None
+) -> Forecasts:
+    """When waiting workloads could start: the same decisions, played forward with the lengths of
+    earlier runs and time limits. For people; nothing decides by it. It may be some seconds old.
+    """
+    if workload is None:
+        await services.settled(LIST_SETTLE_S)
+        ids = first_in_line(services.engine.view())[:ASKED]
+        rows = [services.store.workload(id, "") for id in ids]
+        found: list[Workload] = [row.workload for row in rows if row is not None]
+    else:
+        found = [await services.find(ref) for ref in workload[:ASKED]]
+    waiting = [one for one in found if one.phase == "Pending"]
+    told = await outlook.of([one.id for one in waiting])
+    items = [
+        Expected(one.id, one.name, forecast_view(told[one.id]) if one.id in told else None)
+        for one in waiting
+    ]
+    return Forecasts(items, services.feed.seq)
+
+
+HANDLERS = [forecast_starts]

@@ -1,0 +1,192 @@
+"""When waiting work could start: what is known of lengths, put to the program that looks ahead.
+
+How long work runs is taken from the newest successful workloads with the same name (its number left
+out) and the same shape. An answer is kept for a short while and carries its age. Nothing decides by
+it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+from stellwerk.core.forecast import Forecast, Knowledge, Length
+from stellwerk.core.lower import Lowered
+from stellwerk.core.model.ids import ShapeId, WorkloadId
+from stellwerk.core.model.workload import Phase, Workload
+from stellwerk.core.preview import NOBODY, with_one_more
+from stellwerk.core.view import View
+from stellwerk.engine.foresee import Answer, Question
+from stellwerk.server.models import ForecastView
+from stellwerk.server.services import PROJECT, Services
+from stellwerk.store import Store, WorkloadFilter
+from stellwerk.store.names import numbered
+
+log = logging.getLogger("stellwerk.server")
+
+LIVE: tuple[Phase, ...] = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
+PAST = 500
+"""So many of the newest successful workloads are looked through."""
+
+PER_KIND = 20
+"""Lengths of the same work that count: the newest."""
+
+WAITING = 500
+"""So many of the first in line get a length; of those behind none is known."""
+
+ASKED = 50
+"""So many of the first in line are foreseen together, since they are asked for together."""
+
+LIMIT_S = 3.0
+FRESH_S = 5.0
+
+Kind = tuple[str, ShapeId]
+"""What makes work the same work: its name without its number, and its shape."""
+
+
+class Outlook:
+    """Asks for forecasts, one at a time, and remembers the last answer for a moment."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._one = asyncio.Lock()
+        self._last: tuple[float, Answer] = (0.0, {})
+
+    async def of(self, wanted: Sequence[WorkloadId]) -> Answer:
+        """When these could start; of what doesn't wait, or can't be foreseen, nothing is said."""
+        async with self._one:
+            until_s, known = self._last
+            now_s = asyncio.get_running_loop().time()
+            if now_s >= until_s or any(id not in known for id in wanted):
+                view = self._services.engine.view()
+                asked = tuple(dict.fromkeys((*wanted, *first_in_line(view)[:ASKED])))
+                known = await self._ask(view, asked, {})
+                self._last = (now_s + FRESH_S, known)
+            return {id: known[id] for id in wanted if id in known}
+
+    async def of_one_more(self, name: str, lowered: Lowered) -> Forecast | None:
+        """When a workload could start that isn't submitted."""
+        async with self._one:
+            view = with_one_more(self._services.engine.view(), lowered.shape, lowered.priority)
+            [own] = [part for part in view.shapes if any(h.id == NOBODY for h in part.heads)]
+            if own.count > len(own.heads):
+                return None  # those of its kind that come before it aren't all in the view
+            limits = lowered.policies
+            limit_ms = limit_of(limits.time_limit_ms, limits.grace_ms)
+            mine = {NOBODY: ((_base(name), own.id), limit_ms)}
+            return (await self._ask(view, (NOBODY,), mine)).get(NOBODY)
+
+    async def _ask(
+        self,
+        view: View,
+        wanted: tuple[WorkloadId, ...],
+        more: Mapping[WorkloadId, tuple[Kind, int]],
+    ) -> Answer:
+        known = await asyncio.to_thread(knowledge, self._services.store, view, more)
+        question = msgspec.json.encode(Question(view, known, wanted))
+        told = await _run(question)
+        return msgspec.json.decode(told, type=dict[WorkloadId, Forecast]) if told else {}
+
+
+async def _run(question: bytes) -> bytes:
+    """Lets the program answer; nothing if it takes too long or fails, which is logged."""
+    program = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        "-m",
+        "stellwerk.engine.foresee",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        told, said = await asyncio.wait_for(program.communicate(question), LIMIT_S)
+    except TimeoutError:
+        log.info("a look ahead was given up after %g s", LIMIT_S)
+        return b""
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            program.kill()
+        await program.wait()
+    if program.returncode:
+        log.warning("a look ahead failed: %s", said.decode(errors="replace")[-500:])
+        return b""
+    return told
+
+
+def knowledge(store: Store, view: View, more: Mapping[WorkloadId, tuple[Kind, int]]) -> Knowledge:
+    """What is known of the lengths of all that runs, and of the first that wait."""
+    past = past_lengths(
+        row.workload
+        for row in store.workloads(
+            WorkloadFilter(live=False, phases=("Succeeded",), sort="newest", limit=PAST)
+        )
+    )
+    live = {
+        run.id: (run.planned_ms, _length(row.workload, past))
+        for row in store.workloads(WorkloadFilter(phases=LIVE))
+        if (run := row.workload.live_run) is not None
+    }
+    waiting = {}
+    for id in first_in_line(view):
+        found = store.workload(id, PROJECT)
+        if found is not None:
+            waiting[id] = _length(found.workload, past)
+    for id, (kind, limit_ms) in more.items():
+        waiting[id] = Length(past.get(kind, ()), limit_ms)
+    return Knowledge(live, waiting)
+
+
+def past_lengths(newest_first: Iterable[Workload]) -> dict[Kind, tuple[int, ...]]:
+    """How long work ran until it succeeded, over all of its runs, by kind."""
+    found: dict[Kind, list[int]] = {}
+    for workload in newest_first:
+        lengths = found.setdefault(_kind(workload), [])
+        if len(lengths) < PER_KIND and workload.runs and not _is_cut(workload):
+            lengths.append(sum(max(0, run.ended_ms - run.planned_ms) for run in workload.runs))
+    return {kind: tuple(lengths) for kind, lengths in found.items()}
+
+
+def limit_of(time_limit_ms: int, grace_ms: int) -> int:
+    """How long a run may last at most, its grace and all; 0 for any time."""
+    return time_limit_ms + grace_ms if time_limit_ms else 0
+
+
+def _is_cut(workload: Workload) -> bool:
+    """Whether the first of its runs aren't known any more."""
+    return workload.runs[0].number != 1
+
+
+def _length(workload: Workload, past: Mapping[Kind, tuple[int, ...]]) -> Length:
+    limits = workload.policies
+    return Length(past.get(_kind(workload), ()), limit_of(limits.time_limit_ms, limits.grace_ms))
+
+
+def _kind(workload: Workload) -> Kind:
+    return _base(workload.name), workload.shape
+
+
+def _base(name: str) -> str:
+    parts = numbered(name)
+    return parts[0] if parts else name
+
+
+def first_in_line(view: View) -> list[WorkloadId]:
+    """The first that wait, in the order in which they are looked at."""
+    heads = [head for part in view.shapes for head in part.heads]
+    heads.sort(key=lambda head: (-head.priority, head.order))
+    return [head.id for head in heads[:WAITING] if head.id != NOBODY]
+
+
+def forecast_view(found: Forecast) -> ForecastView:
+    """A forecast with all of its fields."""
+    return ForecastView(**{**msgspec.structs.asdict(found), "assumes": list(found.assumes)})
+
+
+GivenOutlook = NamedDependency[SkipValidation[Outlook]]
+"""How handlers ask for it."""
