@@ -217,6 +217,31 @@ def test_of_ended_runs_only_some_stay_in_memory(
     asyncio.run(asyncio.wait_for(story(), 50))
 
 
+def test_of_a_file_that_is_too_large_the_end_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says last is true, whatever was left out in the middle."""
+    monkeypatch.setattr(measure, "PAST_BYTES", 2_000)
+    monkeypatch.setattr(measure, "LOOK_BYTES", 500)
+    many = steps(*((0, 1.0) for _ in range(300)))
+    stage = Stage(tmp_path, script=always(Behaviour(run_ms=1_000, metrics=many)))
+    stage.quicken(monkeypatch)
+
+    async def story() -> None:
+        engine = await stage.revive()
+        await stage.submit()
+        await stage.until_empty()
+        for _ in range(2):
+            told = await engine.telemetry(RUN, "lab")
+            assert told.metrics["loss"].step == 300
+            assert 20 < told.metrics["loss"].n < 200
+            await stage.kill()
+            engine = await stage.revive()
+        await stage.kill()
+
+    asyncio.run(asyncio.wait_for(story(), 50))
+
+
 def test_out_of_memory_is_tried_again_with_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

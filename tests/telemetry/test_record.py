@@ -84,7 +84,7 @@ def test_what_no_driver_tells_is_not_idle() -> None:
 
 def read(
     record: RunRecord, data: bytes, now_ms: int, *, running: bool = True, more: int = 0
-) -> bool:
+) -> int:
     size = record.offset + len(data) + more
     return record.read(data, size, now_ms, is_running=running)
 
@@ -142,13 +142,24 @@ def test_a_file_that_was_written_anew_is_read_anew() -> None:
     """What was in the old one is forgotten."""
     record = RunRecord()
     read(record, (LINE % 1) * 3, 1_000)
-    assert record.read(b"", 10, 2_000, is_running=True)
+    assert record.read(b"", 10, 2_000, is_running=True) == 10
     assert (record.offset, record.telemetry().metrics) == (0, {})
     read(record, LINE % 9, 3_000)
     assert record.telemetry().metrics["loss"].n == 1
 
 
 @pytest.mark.parametrize("size", [0, 40])
-def test_a_read_says_whether_there_is_more(size: int) -> None:
-    """Only while bytes are left."""
-    assert RunRecord().read(b"", size, 1_000, is_running=True) is bool(size)
+def test_a_read_says_how_much_is_left(size: int) -> None:
+    """So that it can go on at once."""
+    assert RunRecord().read(b"", size, 1_000, is_running=True) == size
+
+
+def test_what_is_skipped_ends_with_a_line() -> None:
+    """The line in which reading goes on is left out, since its beginning is missing."""
+    record = RunRecord()
+    read(record, LINE % 1 + b'{"step": 2, "na', 1_000)
+    record.skip(1_000)
+    read(record, b'ss", "value": 9}\n' + LINE % 7, 2_000)
+    (loss,) = record.telemetry().metrics.values()
+    assert (loss.n, loss.step, loss.max) == (2, 7, 1)
+    assert record.offset > 1_000

@@ -2,13 +2,15 @@
 
 Metrics are read from the run's file by offset, a bounded number of bytes at a time, often while
 something comes and seldom while nothing does; samples come from the drivers. None of it is
-journaled: after a restart the files are read again. Of ended runs the newest stay at hand.
+journaled: after a restart the files are read again. Of ended runs the newest stay at hand. Of a
+file that is larger than any should be, the middle is left out.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -27,12 +29,15 @@ from stellwerk.telemetry.record import RunRecord
 log = logging.getLogger("stellwerk.engine")
 
 TICK_S = 0.5
-LOOK_BYTES = 256 * 1024
+LOOK_BYTES = 512 * 1024
 LOOKS_AT_ONCE = 8
 LOOK_S = 10.0
+ASKED_LOOK_S = 1.0
+"""Who asks what a run tells waits no longer than this for a fresh look."""
+
 SOONEST_MS = 1_000
 LATEST_MS = 10_000
-PAST_BYTES = 16 << 20
+PAST_BYTES = 64 << 20
 PAST_KEPT = 256
 NOTHING = Telemetry()
 
@@ -47,6 +52,7 @@ class _Followed:
         self.rules: tuple[AbortRule, ...] = workload.policies.abort_when
         devices = {share.index for part in run.allocation.nodes for share in part.devices}
         self.record = RunRecord(sorted(devices))
+        self.reading = asyncio.Lock()
         self.is_running = False
         self.has_ended = False
         self.has_told = False
@@ -119,9 +125,14 @@ class Measures:
         return followed.record.usage if followed is not None else None
 
     async def telemetry(self, run: RunId, cluster: str) -> Telemetry:
-        """All that a run told; of one that ended before this server began, its file is read now."""
+        """All that a run told until now; of one that ended before this server began, its file is
+        read now.
+        """
         followed = self._live.get(run)
         if followed is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ASKED_LOOK_S):
+                    await self._look(followed)
             return followed.record.telemetry()
         if run not in self._past:
             self._keep(run, await self._read_past(run, cluster))
@@ -151,32 +162,35 @@ class Measures:
 
     async def _look(self, one: _Followed) -> None:
         """Reads what is new of a run's metrics, of one that has ended all that is left."""
-        has_more = await self._read_on(one, LOOK_BYTES)
-        self._ask_rules(one)
-        if not one.has_ended:
-            return
-        while has_more and one.record.offset < PAST_BYTES:
-            has_more = await self._read_on(one, LOOK_BYTES)
-        self._live.pop(one.run, None)
-        self._keep(one.run, one.record.telemetry())
+        async with one.reading:
+            if one.run not in self._live:
+                return
+            left = await self._read_on(one)
+            self._ask_rules(one)
+            if not one.has_ended:
+                return
+            while left:
+                _skip_what_is_too_much(one.record, left)
+                left = await self._read_on(one)
+            del self._live[one.run]
+            self._keep(one.run, one.record.telemetry())
 
-    async def _read_on(self, one: _Followed, limit: int) -> bool:
-        before = one.record.offset
+    async def _read_on(self, one: _Followed) -> int:
         driver = self._drivers.get(one.cluster)
         try:
             if driver is None:
                 raise DriverError("no-driver", "no driver serves this cluster now", final=False)
-            reading = driver.read_log(one.run, "metrics", 0, before, limit)
+            reading = driver.read_log(one.run, "metrics", 0, one.record.offset, LOOK_BYTES)
             chunk = await asyncio.wait_for(reading, LOOK_S)
         except (DriverError, TimeoutError) as error:
             log.debug("the metrics of %s can't be read now: %s", one.run, error)
             one.record.look_failed()
             one.pace(self._clock.now_ms(), found=False, has_more=False)
-            return False
+            return 0
         now_ms = self._clock.now_ms()
-        has_more = one.record.read(chunk.data, chunk.size, now_ms, is_running=one.is_running)
-        one.pace(now_ms, found=bool(chunk.data), has_more=has_more)
-        return has_more
+        left = one.record.read(chunk.data, chunk.size, now_ms, is_running=one.is_running)
+        one.pace(now_ms, found=bool(chunk.data), has_more=left > 0)
+        return left
 
     def _ask_rules(self, one: _Followed) -> None:
         if not one.rules or one.has_told or not one.is_running or one.has_ended:
@@ -188,14 +202,16 @@ class Measures:
 
     async def _read_past(self, run: RunId, cluster: str) -> Telemetry:
         driver = self._drivers.get(cluster)
-        record = RunRecord()
-        has_more = driver is not None
+        if driver is None:
+            return NOTHING
+        record, left = RunRecord(), 1
         try:
-            while driver is not None and has_more and record.offset < PAST_BYTES:
+            while left:
                 reading = driver.read_log(run, "metrics", 0, record.offset, LOOK_BYTES)
                 chunk = await asyncio.wait_for(reading, LOOK_S)
                 now_ms = self._clock.now_ms()
-                has_more = record.read(chunk.data, chunk.size, now_ms, is_running=False)
+                left = record.read(chunk.data, chunk.size, now_ms, is_running=False)
+                _skip_what_is_too_much(record, left)
         except (DriverError, TimeoutError) as error:
             log.info("the metrics of %s can't be read: %s", run, error)
             return NOTHING
@@ -206,6 +222,12 @@ class Measures:
         self._past.move_to_end(run)
         while len(self._past) > PAST_KEPT:
             self._past.popitem(last=False)
+
+
+def _skip_what_is_too_much(record: RunRecord, left: int) -> None:
+    """Goes on with the end of a file of which enough has been read."""
+    if record.offset >= PAST_BYTES and left > LOOK_BYTES:
+        record.skip(left - LOOK_BYTES)
 
 
 def with_peaks(end: RunEnd, usage: Usage) -> RunEnd:

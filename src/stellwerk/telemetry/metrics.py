@@ -71,6 +71,10 @@ class MetricsLog:
             self._skipping, rest = True, b""
         self._rest = rest
 
+    def skip_line(self) -> None:
+        """Says that the next bytes begin somewhere else, in the middle of a line."""
+        self._skipping, self._rest = True, b""
+
     def _take(self, raw: bytes, now_ms: int) -> None:
         line = _read(raw)
         value = None if line is None else _number(line.value)

@@ -22,19 +22,24 @@ class RunRecord:
         self._quiet_ms = 0
         self._looked_ms = 0
 
-    def read(self, data: bytes, size: int, now_ms: int, *, is_running: bool) -> bool:
+    def read(self, data: bytes, size: int, now_ms: int, *, is_running: bool) -> int:
         """Takes what was read of the file from ``offset`` on, of ``size`` bytes in all.
 
-        A file that got shorter was written anew. Says whether there is more to read.
+        A file that got shorter was written anew. Gives how many bytes are left to read.
         """
         if size < self.offset:
             self.offset, self._moves, self._log = 0, 0, MetricsLog()
-            return size > 0
+            return size
         self._log.feed(data, now_ms)
         self.offset += len(data)
-        has_more = self.offset < size
-        self._count_quiet(now_ms, counts=is_running and not has_more)
-        return has_more
+        left = max(0, size - self.offset)
+        self._count_quiet(now_ms, counts=is_running and not left)
+        return left
+
+    def skip(self, count: int) -> None:
+        """Leaves out so many bytes, and the line that they end in."""
+        self.offset += count
+        self._log.skip_line()
 
     def look_failed(self) -> None:
         """Nobody could look: until the next look nothing is known."""
