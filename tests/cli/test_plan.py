@@ -8,7 +8,7 @@ import pytest
 from stellwerk.cli.commands.plan import run_line
 from tests.cli.conftest import Stw
 from tests.cli.jobs import Job
-from tests.client.fake_server import FakeServer, refuses
+from tests.client.fake_server import FakeServer, refuses, row
 
 ID = "p-77777da844f56dad1c3b"
 ANSWER = {
@@ -97,3 +97,23 @@ def test_a_run_that_is_not_as_planned_ends_with_5(job: Job, stw: Stw, task: str)
 def test_the_command_that_runs_it(typed: list[str], line: str) -> None:
     """The same words, without those about the answer's form."""
     assert run_line(typed, ID) == line
+
+
+def test_explain_and_queue_tell_when_it_could_start(server: FakeServer, stw: Stw) -> None:
+    """Of what waits; a server that can't tell is no failure."""
+    waits = row("eval", "Pending")
+    server.on("GET", "/v1/workloads", {"items": [waits], "seq": 1, "next": None})
+    explained = {"id": waits["id"], "name": "eval", "phase": "Pending", "reasons": []}
+    server.on("GET", "/v1/workloads/eval/explain", explained)
+    assert "its start isn't known" not in stw("explain", "eval").out
+    assert stw("queue", "--columns", "name,starts", "--no-headers").out == "eval\t-\n"
+    forecast = {"at_ms": 1, "confidence": "none", "unknown": 2}
+    items = [{"id": waits["id"], "name": "eval", "forecast": forecast}]
+    server.on("GET", "/v1/forecast", {"items": items, "seq": 1})
+    assert stw("explain", "eval").lines[-1] == (
+        "its start isn't known: nobody knows how long 2 pieces of work before it will take"
+    )
+    assert server.asked[-1].query == {"workload": waits["id"]}
+    assert stw("queue", "--columns", "name,starts", "--no-headers").out == "eval\tnot known\n"
+    assert stw("queue", "-o", "name").out == "eval\n"
+    assert [one.path for one in server.asked].count("/v1/forecast") == 4

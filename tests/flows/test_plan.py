@@ -25,10 +25,19 @@ def test_a_plan_is_run_or_refused_with_what_changed(colleague: Person) -> None:
     waits = colleague.json("plan", task)
     assert (waits["starts_now"], waits["ahead"]) == (False, 0)
     assert [one["code"] for one in waits["reasons"]] == ["no_room"]
+    assert waits["forecast"]["unknown"] == 1
+    colleague.stw("run", "-d", task)
+    assert "its start isn't known: nobody knows how long 1 piece of work" in (
+        colleague.stw("explain", "hello-2").stdout
+    )
+    line = colleague.stw("queue", "--columns", "name,starts", "--no-headers").stdout
+    assert line == "hello-2\tnot known\n"
+    colleague.stw("cancel", "hello-2")
     late = colleague.stw("run", task, "--plan", plan, code=5)
     assert "error[plan/changed]" in late.stderr
     assert "changed since: what runs hold" in late.stderr
-    assert colleague.phases() == {"hello": "Succeeded", "whole": "Running"}
+    assert colleague.phases()["hello-2"] == "Cancelled"
+    assert len(colleague.phases()) == 3
     (colleague.desk / "code" / "hello.sh").write_text("echo goodbye\n")
     colleague.stw("cancel", "whole", "--now")
     colleague.until({"whole": "Cancelled"})

@@ -55,6 +55,9 @@ TABLE: dict[str, Entry] = {
     "server": Entry("stellwerk.cli.commands.server", "start, stop or look at the server", OWN),
     "doctor": Entry("stellwerk.cli.commands.doctor", "check that everything works", OWN),
     "gc": Entry("stellwerk.cli.commands.gc", "remove what is kept too long", OWN),
+    "maturity": Entry(
+        "stellwerk.cli.commands.maturity", "what works with what, and how that is known", OWN
+    ),
     "config": Entry("stellwerk.cli.commands.config", "settings, and where they come from", OWN),
     "completion": Entry("stellwerk.cli.commands.completion", "completion for your shell", OWN),
     "version": Entry("stellwerk.cli.commands.version", "the version", OWN),

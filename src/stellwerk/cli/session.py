@@ -9,7 +9,9 @@ import click
 import msgspec
 
 from stellwerk.cli.errors import usage
+from stellwerk.client.ahead import Forecast
 from stellwerk.client.api import Client
+from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import Row
 from stellwerk.core.model.errors import StellwerkError
 
@@ -56,6 +58,15 @@ def chosen_names(
     rows = client.list(labels=parse_labels(labels))
     wanted = phases.split()
     return [row.id for row in rows if not wanted or row.phase in wanted]
+
+
+def forecasts(client: Client, *names: str) -> dict[str, Forecast]:
+    """When waiting workloads could start, by id; nothing from a server that can't tell."""
+    try:
+        expected = client.forecast(*names)
+    except ApiError:
+        return {}
+    return {one.id: one.forecast for one in expected if one.forecast is not None}
 
 
 def label_of(row: Row) -> str:

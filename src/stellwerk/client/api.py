@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from stellwerk.client.ahead import Expected, Forecasts, Planned
 from stellwerk.client.connection import Answer, Transport, UnreachableError
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
 from stellwerk.client.launch import ensure_server
@@ -30,7 +31,6 @@ from stellwerk.client.wire import (
     Events,
     Explained,
     Given,
-    Planned,
     Row,
     Rows,
     ServerStatus,
@@ -234,6 +234,11 @@ class Client:
         """Why a workload is where it is, or why it waits."""
         query = "" if run is None else f"?run={run}"
         return self._get(f"/v1/workloads/{part(name)}/explain{query}", Explained)
+
+    def forecast(self, *names: str) -> tuple[Expected, ...]:
+        """When waiting workloads could start: these, or the first in line."""
+        query = urlencode([("workload", name) for name in names])
+        return tuple(self._get(f"/v1/forecast?{query}", Forecasts).items)
 
     def clusters(self) -> tuple[ClusterView, ...]:
         """The fleet, with what is free."""

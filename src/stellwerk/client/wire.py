@@ -270,27 +270,6 @@ class CandidateView(Struct):
     alternative: int = 0
 
 
-class Planned(Struct):
-    """What would become of a task if it were submitted now; `id` holds until facts change."""
-
-    id: str
-    name: str
-    wants: str = ""
-    starts_now: bool = False
-    chosen: str | None = None
-    runner_up: str | None = None
-    candidates: list[CandidateView] = []
-    reasons: list[RenderedReason] = []
-    change: list[str] = []
-    ahead: int = 0
-    priority: int = 0
-    queue: str = ""
-    policies: dict[str, Any] = {}
-    notices: list[Told] = []
-    at_ms: int = 0
-    seq: int = 0
-
-
 class DecisionView(Struct):
     """A stored decision."""
 

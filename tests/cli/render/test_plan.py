@@ -6,9 +6,10 @@ import msgspec
 
 from stellwerk.cli.render import plan
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client import wire
+from stellwerk.client.ahead import Planned
 from tests.client.fake_server import reason
 
+NOW = 1_700_000_060_000
 SCREEN = Terminal(is_tty=True, colour=False, unicode=False, width=100)
 TURN = reason("behind", "turn", "3 ahead of it in queue gpu", "wait", "time")
 FULL = reason("no_room", "capacity", "2 CPUs asked, 1 free on laptop", "ask for at most 1", "time")
@@ -24,7 +25,7 @@ def candidate(cluster: str, verdict: str, scores: dict[str, int], *why: Any) -> 
     }
 
 
-def planned(**more: Any) -> wire.Planned:
+def planned(**more: Any) -> Planned:
     """An answer about a small task with these fields."""
     return msgspec.convert(
         {
@@ -35,7 +36,7 @@ def planned(**more: Any) -> wire.Planned:
             "policies": {"grace_ms": 30_000, "time_limit_ms": 0, "max_restarts_on_errors": 0},
             **more,
         },
-        wire.Planned,
+        Planned,
     )
 
 
@@ -52,7 +53,7 @@ def test_what_starts_now() -> None:
             candidate("k017", "later", {}, FULL),
         ],
     )
-    assert plan.lines_of(answer, SCREEN) == [
+    assert plan.lines_of(answer, SCREEN, NOW) == [
         "train  2 CPUs, 1 GiB",
         "      CLUSTER  VERDICT     room  devices   =  WHY",
         "  ->  laptop   starts now    40        0  40",
@@ -76,7 +77,7 @@ def test_what_waits() -> None:
         candidates=[candidate("laptop", "later", {}, FULL)],
         change=["starts now on laptop with CPUs: 2 -> 1"],
     )
-    assert plan.lines_of(answer, SCREEN) == [
+    assert plan.lines_of(answer, SCREEN, NOW) == [
         (
             "train  2 CPUs, 1 GiB, at most 2 h 00 min, up to 1 restart after errors, "
             "1 min 30 s to save when it must stop, priority -2, queue gpu"
@@ -95,5 +96,5 @@ def test_what_waits() -> None:
 
 def test_starting_before_others_is_said() -> None:
     """Work that passes a blocked head starts now all the same."""
-    lines = plan.lines_of(planned(starts_now=True, chosen="laptop", ahead=1), SCREEN)
+    lines = plan.lines_of(planned(starts_now=True, chosen="laptop", ahead=1), SCREEN, NOW)
     assert "would start now on laptop, though 1 workload before it in line" in lines

@@ -7,8 +7,9 @@ from msgspec import structs
 
 from stellwerk.cli.errors import NOT_FOUND, CommandError
 from stellwerk.cli.output import Output, narrate, one_options, write_one
+from stellwerk.cli.render.ahead import start_line
 from stellwerk.cli.render.explain import lines_of
-from stellwerk.cli.session import complete_names, connect, now_ms
+from stellwerk.cli.session import complete_names, connect, forecasts, now_ms
 from stellwerk.client.wire import Explained, RunView
 
 
@@ -22,9 +23,11 @@ def command(name: str, run: int | None, output: Output) -> None:
     explained = client.explain(name, run)
     if run is not None:
         explained = _of_run(explained, run, client.get(explained.id or name).runs)
-    write_one(
-        explained, lines_of(explained, output.terminal(), now_ms()), output, name=explained.name
-    )
+    lines = lines_of(explained, output.terminal(), now_ms())
+    if output.for_people and explained.phase == "Pending":
+        starts = forecasts(client, explained.id or name)
+        lines += [start_line(found, now_ms()) for found in starts.values()]
+    write_one(explained, lines, output, name=explained.name)
     if output.for_people:
         narrate(f"next: stw show {explained.name}")
 

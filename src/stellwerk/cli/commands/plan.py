@@ -8,7 +8,7 @@ import click
 from stellwerk.cli.output import Output, narrate, one_options, write_one
 from stellwerk.cli.render.plan import lines_of
 from stellwerk.cli.render.units import plural, size
-from stellwerk.cli.session import connect
+from stellwerk.cli.session import connect, now_ms
 from stellwerk.cli.terminal import Narrator
 from stellwerk.cli.wishes import (
     TYPED,
@@ -45,7 +45,7 @@ def command(file: str | None, output: Output, **flags: Any) -> None:
         what = f"{plural(packed.file_count, 'file')}, {size(packed.byte_count)}"
         narrator.say(f"packed {what} (nothing sent)")
     tell_notices(planned.notices, narrator)
-    write_one(planned, lines_of(planned, output.terminal()), output, name=planned.id)
+    write_one(planned, lines_of(planned, output.terminal(), now_ms()), output, name=planned.id)
     if output.for_people:
         typed = click.get_current_context().meta[TYPED]
         narrate(f"run it: {run_line(typed, planned.id)}")

@@ -7,7 +7,7 @@ import click
 from stellwerk.cli.output import Output, list_options, write_list
 from stellwerk.cli.render.units import plural
 from stellwerk.cli.render.workloads import queue_columns
-from stellwerk.cli.session import connect, now_ms, parse_labels
+from stellwerk.cli.session import connect, forecasts, now_ms, parse_labels
 from stellwerk.cli.watching import watched
 from stellwerk.client.wire import Row
 
@@ -32,7 +32,7 @@ def command(queue: str | None, labels: tuple[str, ...], watch: bool, output: Out
         if output.for_people:
             write_list(
                 lines,
-                queue_columns(now_ms()),
+                queue_columns(now_ms(), forecasts(client) if lines else {}),
                 output,
                 name=lambda line: line[1].name,
                 empty=f"nothing waits in queue {queue}" if queue else "nothing waits",

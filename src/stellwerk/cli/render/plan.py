@@ -1,22 +1,26 @@
 """What would become of a task: where it would go, what it waits for, what would change that."""
 
+from stellwerk.cli.render.ahead import start_line
 from stellwerk.cli.render.explain import candidate_columns
 from stellwerk.cli.render.reasons import in_full
 from stellwerk.cli.render.table import Cell, Column, table
 from stellwerk.cli.render.units import duration, plural
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client.wire import CandidateView, Planned
+from stellwerk.client.ahead import Planned
+from stellwerk.client.wire import CandidateView
 
 USUAL_GRACE_MS = 30_000
 
 
-def lines_of(planned: Planned, terminal: Terminal) -> list[str]:
+def lines_of(planned: Planned, terminal: Terminal, now_ms: int) -> list[str]:
     """The whole answer."""
     head = f"{terminal.style(planned.name, 'strong')}  {', '.join(_facts(planned))}"
     narrow = terminal._replace(width=max(0, terminal.width - 2))
     matrix = table(_columns(planned), planned.candidates, narrow)
     lines = [head, *(f"  {line}" for line in matrix)]
     lines += [_outcome(planned), *in_full(planned.reasons)]
+    if planned.forecast is not None:
+        lines.append(start_line(planned.forecast, now_ms))
     if planned.runner_up:
         lines.append(f"next best: {planned.runner_up}")
     lines += [f"what would change it: {change}" for change in planned.change]

@@ -1,11 +1,13 @@
 """The columns of lists of workloads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from stellwerk.cli.render.ahead import start_cell
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.reasons import in_short
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, duration, size
+from stellwerk.client.ahead import Forecast
 from stellwerk.client.wire import Row, Usage
 
 
@@ -80,8 +82,14 @@ def _usage_columns() -> list[Column[Row]]:
     ]
 
 
-def queue_columns(now_ms: int) -> list[Column[tuple[int, Row]]]:
-    """What `queue` shows: the waiting in their order; 0 is the place of whom somebody holds."""
+def queue_columns(
+    now_ms: int, starts: Mapping[str, Forecast] | None = None
+) -> list[Column[tuple[int, Row]]]:
+    """What `queue` shows: the waiting in their order; 0 is the place of whom somebody holds.
+
+    `starts` are forecasts by id.
+    """
+    known = starts or {}
     return [
         Column("place", "#", lambda line: str(line[0] or "-"), lambda line: line[0], right=True),
         Column("name", "NAME", lambda line: line[1].name),
@@ -103,8 +111,18 @@ def queue_columns(now_ms: int) -> list[Column[tuple[int, Row]]]:
             lambda line: -line[1].submitted_ms,
             right=True,
         ),
+        Column(
+            "starts",
+            "STARTS",
+            lambda line: start_cell(known.get(line[1].id), now_ms),
+            lambda line: _likely_ms(known.get(line[1].id)),
+        ),
         Column("why", "WHY", lambda line: why(line[1]), grows=True),
     ]
+
+
+def _likely_ms(found: Forecast | None) -> int:
+    return found.likely_ms if found is not None and found.likely_ms is not None else 1 << 62
 
 
 def why(row: Row) -> str:

@@ -1,0 +1,58 @@
+"""What travels about things to come: plans of what isn't submitted, and forecasts of starts."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from stellwerk.client.wire import CandidateView, Told
+from stellwerk.core.model.reasons import RenderedReason
+
+
+class Forecast(Struct):
+    """When something that waits could start, seen from `at_ms`; `None` is not known."""
+
+    at_ms: int
+    seq: int = 0
+    earliest_ms: int | None = None
+    likely_ms: int | None = None
+    latest_ms: int | None = None
+    confidence: str = "none"
+    unknown: int = 0
+    assumes: list[str] = []
+
+
+class Expected(Struct):
+    """A waiting workload, and when it could start if anything can be said of that."""
+
+    id: str
+    name: str
+    forecast: Forecast | None = None
+
+
+class Forecasts(Struct):
+    """Those asked for that wait, or the first in line."""
+
+    items: list[Expected] = []
+    seq: int = 0
+
+
+class Planned(Struct):
+    """What would become of a task if it were submitted now; `id` holds until facts change."""
+
+    id: str
+    name: str
+    wants: str = ""
+    starts_now: bool = False
+    chosen: str | None = None
+    runner_up: str | None = None
+    candidates: list[CandidateView] = []
+    reasons: list[RenderedReason] = []
+    change: list[str] = []
+    ahead: int = 0
+    priority: int = 0
+    queue: str = ""
+    policies: dict[str, Any] = {}
+    notices: list[Told] = []
+    at_ms: int = 0
+    seq: int = 0
+    forecast: Forecast | None = None
