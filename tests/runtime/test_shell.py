@@ -142,3 +142,19 @@ def test_users_own_bash_env_comes_back(rig: Rig) -> None:
     extra.write_text("echo extra\n")
     rig.finish("be", "bash -c 'echo inner'", env={"BASH_ENV": str(extra)})
     assert rig.log("be") == "extra\ninner\n"
+
+
+def test_what_the_agent_was_given_is_in_no_file(own_rig: Rig) -> None:
+    """A token in the environment reaches the jobs as ever, but is never written to the disk."""
+    rig = own_rig
+    bashrc(rig, "export FROM_RC=rc\nexport CHANGED=$CHANGED:more\nunset GONE\n")
+    left = Path(rig.root, "shell", "0123.999999999.capture")
+    left.mkdir(parents=True)
+    (left / "env").write_text("TOKEN=hush-hush")
+    given = {"TOKEN": "hush-hush", "CHANGED": "some", "GONE": "hush-gone"}
+    rig.start_agent(env=given)
+    end = rig.finish("hush", 'echo "$TOKEN|$FROM_RC|$CHANGED|${GONE-unset}" | tr h H')
+    assert end["shell"]["why_plain"] is None
+    assert rig.log("hush") == "HusH-HusH|rc|some:more|unset\n"
+    for path in Path(rig.root).rglob("*"):
+        assert not path.is_file() or b"hush-" not in path.read_bytes(), path

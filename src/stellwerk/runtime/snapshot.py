@@ -7,6 +7,7 @@ files that fail or don't come back give the plain environment and a sentence tha
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -23,7 +24,7 @@ from .system import become_subreaper, close_descriptors, now_ms
 
 CAPTURE_LIMIT_S = 20.0
 _FAILURE_KEPT_MS = 10 * 60 * 1000
-_FORMAT = 1
+_FORMAT = 2
 _START_UP_FILES = ("/etc/bash.bashrc", "/etc/bashrc", "~/.bashrc", "~/.bash_aliases", "~/.inputrc")
 _OF_ANOTHER_SESSION = frozenset(
     "_ PWD OLDPWD SHLVL COLUMNS LINES TERM_SESSION_ID WINDOWID SSH_CLIENT SSH_CONNECTION "
@@ -98,7 +99,8 @@ def load(places: Places, key: str, environment: Mapping[str, str]) -> Optional[S
     script = os.path.join(places.shell, f"{key}.sh")
     if not os.path.exists(script):
         return None
-    return Shell(dict(stored["env"]), script, None)
+    kept = {name: value for name, value in environment.items() if name not in stored["unset"]}
+    return Shell({**kept, **stored["set"]}, script, None)
 
 
 def capture(
@@ -112,13 +114,17 @@ def capture(
     if load(places, key, environment) is not None:
         return
     become_subreaper()
+    _remove_unfinished(places.shell)
     folder = os.path.join(places.shell, f"{key}.{os.getpid()}.capture")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     why = _run_capture(folder, environment, limit_s)
     target = os.path.join(places.shell, key)
     result: dict[str, object] = {"v": _FORMAT, "captured_at_ms": now_ms(), "why_plain": why}
     if why is None:
-        result["env"] = _exported(folder)
+        # What the shell was given isn't written: people keep tokens in variables.
+        exported = _exported(folder)
+        result["set"] = {n: v for n, v in exported.items() if environment.get(n) != v}
+        result["unset"] = [name for name in environment if name not in exported]
         write_atomically(f"{target}.sh", _script(folder, environment))
     write_json(f"{target}.json", result)
     _remove_flat(folder)
@@ -221,6 +227,15 @@ def _bytes(folder: str, name: str) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def _remove_unfinished(shells: str) -> None:
+    """Remove what a killed capture left, which holds all of an environment."""
+    for name in os.listdir(shells):
+        key, _, kind = name.rpartition(".")
+        if kind == "capture" and not os.path.exists(f"/proc/{key.rpartition('.')[2]}"):
+            with contextlib.suppress(OSError):  # another capture was faster
+                _remove_flat(os.path.join(shells, name))
 
 
 def _remove_flat(folder: str) -> None:
