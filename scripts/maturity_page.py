@@ -15,8 +15,12 @@ What Stellwerk works with, and how that is known. `stw maturity` prints the same
 real one does. *contract*: recorded input and output of the real one. `make lab` runs what needs a
 real engine; `make soak` kills the server 200 times under all kinds of jobs.
 
-| with | does | tested against | by | since | limits |
-|---|---|---|---|---|---|
+*stable*: the real one is tested through the whole, and what it does is kept. *beta*: it is tested
+where it matters. *experimental*: it never met the real one, or only one version of it. *planned*:
+it is refused in words.
+
+| with | level | does | tested against | by | since | limits |
+|---|---|---|---|---|---|---|
 """
 TESTS = "\nWhere the tests are:\n\n"
 
@@ -25,13 +29,16 @@ def page() -> str:
     """The whole page."""
     rows = "".join(_row(one) for one in INTEGRATIONS)
     tests = "".join(
-        f"- {one.name}: {', '.join(f'`{path}`' for path in one.tests)}\n" for one in INTEGRATIONS
+        f"- {one.name}: {', '.join(f'`{path}`' for path in one.tests)}\n"
+        for one in INTEGRATIONS
+        if one.tests
     )
     return HEAD + rows + TESTS + tests
 
 
 def _row(one: Integration) -> str:
-    cells = (one.name, one.does, one.against, one.how, one.since, one.limits)
+    since = "" if one.level == "planned" else one.since
+    cells = (one.name, one.level, one.does, one.against, one.how, since, one.limits)
     return "| " + " | ".join(cells) + " |\n"
 
 

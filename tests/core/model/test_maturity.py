@@ -11,9 +11,19 @@ ROOT = Path(__file__).parents[3]
 def test_every_line_names_tests_that_are_there() -> None:
     """A path that is gone would be a promise that nobody holds."""
     for one in INTEGRATIONS:
-        assert one.tests, one.name
+        untested = (not one.tests, one.how == "none", not one.against)
+        assert set(untested) == {one.level == "planned"}, one.name
         for path in one.tests:
             assert (ROOT / path).exists(), f"{one.name}: {path}"
+
+
+def test_nothing_is_called_stable_that_never_met_the_real_one() -> None:
+    """A stand-in says what we believe of it, and no more."""
+    for one in INTEGRATIONS:
+        if one.level == "stable":
+            assert one.how == "real", one.name
+        if one.how == "stand-in":
+            assert one.level == "experimental", one.name
 
 
 def test_the_page_is_the_table() -> None:

@@ -17,8 +17,9 @@ def command(output: Output) -> None:
 def _columns() -> list[Column[Integration]]:
     return [
         Column("name", "WITH", lambda one: one.name),
+        Column("level", "LEVEL", lambda one: one.level),
         Column("how", "TESTED BY", lambda one: one.how),
-        Column("against", "AGAINST", lambda one: one.against, grows=True),
+        Column("against", "AGAINST", lambda one: one.against or "-", grows=True),
         Column("since", "SINCE", lambda one: one.since),
         Column("does", "DOES", lambda one: one.does, wide=True),
         Column("limits", "LIMITS", lambda one: one.limits, wide=True),

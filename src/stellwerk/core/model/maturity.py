@@ -4,20 +4,30 @@ A line says no more than a test shows. ``how`` is one of
 
 - ``real``: the program itself, started by the tests;
 - ``stand-in``: a program of ours that speaks as the real one does;
-- ``contract``: recorded input and output of the real one.
+- ``contract``: recorded input and output of the real one;
+- ``none``: by nothing yet, which only what is planned may say.
+
+``level`` says how far to rely on it: ``stable``, the real one is tested through the whole, and what
+it does is kept; ``beta``, it is tested where it matters; ``experimental``, it never met the real
+one, or only one version of it; ``planned``, it is refused in words.
 """
 
 from typing import Literal
 
 from msgspec import Struct
 
-How = Literal["real", "stand-in", "contract"]
+How = Literal["real", "stand-in", "contract", "none"]
+Level = Literal["stable", "beta", "experimental", "planned"]
 
 
 class Integration(Struct, frozen=True):
-    """One thing that Stellwerk works with. ``tests`` are paths from the project's root."""
+    """One thing that Stellwerk works with. ``tests`` are paths from the project's root.
+
+    ``limits`` says what isn't done, and what is taken for granted.
+    """
 
     name: str
+    level: Level
     does: str
     against: str
     how: How
@@ -29,13 +39,16 @@ class Integration(Struct, frozen=True):
 INTEGRATIONS = (
     Integration(
         "this machine",
+        "stable",
         "runs jobs as its user, adopts them after kill -9 of server and agent",
         "Linux 6.18, Debian 12, bash 5.2",
         "real",
         ("tests/flows", "tests/runtime", "tests/soak"),
+        limits="Linux with /proc; the state on a local disk",
     ),
     Integration(
         "Python beside a job",
+        "stable",
         "agent, wrapper and helper on the interpreter that is there",
         "3.9, 3.10, 3.11, 3.12, 3.13",
         "real",
@@ -43,6 +56,7 @@ INTEGRATIONS = (
     ),
     Integration(
         "SkyPilot task files",
+        "beta",
         "read unchanged; what a job sees is what SkyPilot gives it",
         "SkyPilot 0.14.1",
         "contract",
@@ -51,6 +65,7 @@ INTEGRATIONS = (
     ),
     Integration(
         "batch scripts",
+        "beta",
         "the usual #SBATCH lines",
         "Slurm 22.05",
         "contract",
@@ -59,6 +74,7 @@ INTEGRATIONS = (
     ),
     Integration(
         "Hugging Face Trainer",
+        "beta",
         "saves by its just-in-time checkpoint when its run has to leave, and resumes",
         "transformers 5.24, accelerate 1.15, torch 2.15 on the CPU",
         "real",
@@ -66,6 +82,7 @@ INTEGRATIONS = (
     ),
     Integration(
         "torchrun",
+        "beta",
         "its workers get the notice, not the launcher; two ranks save together and resume",
         "torch 2.15, gloo",
         "real",
@@ -73,6 +90,7 @@ INTEGRATIONS = (
     ),
     Integration(
         "plain training loops",
+        "beta",
         "one that takes no notice is ended after its grace and resumes from its last checkpoint",
         "torch 2.15 on the CPU; scikit-learn 1.9",
         "real",
@@ -80,24 +98,72 @@ INTEGRATIONS = (
     ),
     Integration(
         "podman images",
+        "experimental",
         "a task's image from podman's store, without root and without a daemon",
         "podman 4.3",
         "real",
         ("tests/lab/test_podman.py", "tests/runtime/test_images.py"),
+        limits="docker is asked in the same words, and was never tried",
     ),
     Integration(
         "NVIDIA GPUs",
+        "experimental",
         "memory, use and processes by device through NVML",
         "a library of the tests with NVML's interface",
         "stand-in",
         ("tests/runtime/test_probe.py", "tests/runtime/test_gpus.py"),
+        limits="never tried with a driver or with MIG",
     ),
     Integration(
         "SQLite",
+        "stable",
         "journal, inbox and read models, durable at every step",
         "SQLite 3.40",
         "real",
         ("tests/store", "tests/soak"),
+    ),
+    Integration(
+        "git",
+        "beta",
+        "commit, changes and difference of packed code; its rules on ignored files",
+        "git 2.39",
+        "real",
+        ("tests/client/test_pack.py",),
+    ),
+    Integration(
+        "secrets",
+        "beta",
+        "sealed at rest, given to the job alone: in no command line, log, page or journal",
+        "cryptography 50.0",
+        "real",
+        ("tests/store/test_secrets.py", "tests/server/test_submit.py", "tests/flows"),
+        limits="whoever can read the key file beside the state can open them",
+    ),
+    Integration(
+        "HTTP API",
+        "beta",
+        "version 1 with OpenAPI 3.1, on a Unix socket or over TCP with a token",
+        "Litestar 2.25, uvicorn 0.54, Python's http.client",
+        "real",
+        ("tests/server", "tests/flows"),
+        limits="no encryption over TCP: loopback or a tunnel",
+    ),
+    Integration(
+        "simulated place",
+        "experimental",
+        "a driver for tests: faults by seed, a clock of its own",
+        "the suite that every driver passes",
+        "stand-in",
+        ("tests/drivers/test_simulated_conformance.py", "tests/world"),
+        limits="nothing runs in it",
+    ),
+    Integration(
+        "Slurm, SSH, Kubernetes, OCM and Kueue, clouds",
+        "planned",
+        "places to run on: a task bound to one is refused in words",
+        "",
+        "none",
+        (),
     ),
 )
 """All of them, those that a new user meets first at the top."""
