@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
-from stellwerk.cli.render.units import plural
+from stellwerk.cli.render.units import plural, size
 from stellwerk.cli.session import parse_labels
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.pack import TooLargeError
@@ -155,6 +155,16 @@ def refused(error: StellwerkError, narrator: Narrator, outcome: str) -> StopErro
         narrator.insist(line)
     narrator.insist(f"{plural(len(error.problems), 'error')}, {outcome} (exit {code})")
     return StopError(code)
+
+
+def tell_packed(prepared: Prepared, how: str, narrator: Narrator) -> None:
+    """Says what was packed and what became of it; nothing where there was nothing to pack."""
+    packed = prepared.everything
+    if packed:
+        files, bytes = sum(p.file_count for p in packed), sum(p.byte_count for p in packed)
+        narrator.say(f"packed {plural(files, 'file')}, {size(bytes)} ({how})")
+        for notice in (notice for one in packed for notice in one.notices):
+            narrator.say(f"note: {notice}")
 
 
 def tell_notices(notices: Sequence[Told], narrator: Narrator) -> None:

@@ -7,7 +7,6 @@ import click
 
 from stellwerk.cli.output import Output, narrate, one_options, write_one
 from stellwerk.cli.render.plan import lines_of
-from stellwerk.cli.render.units import plural, size
 from stellwerk.cli.session import connect, now_ms
 from stellwerk.cli.terminal import Narrator
 from stellwerk.cli.wishes import (
@@ -17,6 +16,7 @@ from stellwerk.cli.wishes import (
     refused,
     task_options,
     tell_notices,
+    tell_packed,
     wish_of,
 )
 from stellwerk.core.model.errors import StellwerkError
@@ -41,9 +41,7 @@ def command(file: str | None, output: Output, **flags: Any) -> None:
         planned = client.plan_prepared(prepared.submission)
     except StellwerkError as error:
         raise refused(error, narrator, "nothing was planned") from error
-    if packed := prepared.packed:
-        what = f"{plural(packed.file_count, 'file')}, {size(packed.byte_count)}"
-        narrator.say(f"packed {what} (nothing sent)")
+    tell_packed(prepared, "nothing sent", narrator)
     tell_notices(planned.notices, narrator)
     write_one(planned, lines_of(planned, output.terminal(), now_ms()), output, name=planned.id)
     if output.for_people:

@@ -7,7 +7,7 @@ import click
 from stellwerk.cli.errors import INTERRUPTED, OURS, lines_of
 from stellwerk.cli.follow import follow
 from stellwerk.cli.output import write_data
-from stellwerk.cli.render.units import plural, size
+from stellwerk.cli.render.units import size
 from stellwerk.cli.session import connect
 from stellwerk.cli.terminal import Narrator
 from stellwerk.cli.wishes import (
@@ -16,6 +16,7 @@ from stellwerk.cli.wishes import (
     refused,
     task_options,
     tell_notices,
+    tell_packed,
     wish_of,
 )
 from stellwerk.client.api import Client
@@ -89,13 +90,7 @@ def _submitted(client: Client, wish: Wish, narrator: Narrator) -> Submitted:
         submitted = client.submit_prepared(prepared.submission)
     except StellwerkError as error:
         raise refused(error, narrator, "nothing was submitted") from error
-    if packed := prepared.everything:
-        files, bytes = sum(p.file_count for p in packed), sum(p.byte_count for p in packed)
-        what = f"{plural(files, 'file')}, {size(bytes)}"
-        how = f"{size(sent)} sent" if sent else "the server has them already"
-        narrator.say(f"packed {what} ({how})")
-        for notice in (notice for one in packed for notice in one.notices):
-            narrator.say(f"note: {notice}")
+    tell_packed(prepared, f"{size(sent)} sent" if sent else "the server has them already", narrator)
     narrator.say(f"submitted {submitted.name} ({submitted.id})")
     tell_notices(submitted.notices, narrator)
     return submitted
