@@ -11,7 +11,7 @@ from stellwerk.core.model.workload import Policies
 from stellwerk.drivers.simulated.behaviour import Behaviour, always
 from stellwerk.drivers.simulated.clock import VirtualClock
 from stellwerk.drivers.simulated.faults import Faults, faults_by_seed
-from stellwerk.engine.loop import load_state
+from stellwerk.engine.taking_over import load_state
 from stellwerk.store import Batch, WorkloadFilter
 from stellwerk.testing.builders import a_request, a_shape
 from tests.engine.stage import Stage

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stellwerk.client import Client
-from stellwerk.engine.loop import load_state
+from stellwerk.engine.taking_over import load_state
 from stellwerk.store import Store, WorkloadFilter
 from tests.flows.person import pids
 from tests.soak.crowd import Expected

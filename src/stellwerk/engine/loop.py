@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from stellwerk.core.intake import (
-    live_runs,
     missing_runs,
     on_command,
     on_lost,
@@ -37,13 +36,14 @@ from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
-from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold
+from stellwerk.core.state import IMAGE_SCHEMA, State, fold
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import View, Viewer
 from stellwerk.drivers.base import Driver
 from stellwerk.engine.apply import Hands
 from stellwerk.engine.clock import Clock, SteadyClock
 from stellwerk.engine.measure import Measures
+from stellwerk.engine.taking_over import load_state, orders_to_repeat
 from stellwerk.engine.watch import Watch
 from stellwerk.store import PASSING, Batch, Store, StoreError
 
@@ -363,34 +363,6 @@ class Engine:
             await asyncio.to_thread(save)
         except StoreError as error:
             log.warning("the state image was not saved, the journal has all of it: %s", error)
-
-
-def load_state(store: Store) -> tuple[State, int]:
-    """Rebuilds the state from the newest image and the journal's tail; gives the image's seq."""
-    image_seq, state = 0, State()
-    found = store.load_image(IMAGE_SCHEMA)
-    if found is not None:
-        image_seq, data = found
-        state = State.from_image(msgspec.json.decode(data, type=StateImage))
-    for record in store.records(state.seq):
-        fold(state, record)
-    state.touched.clear()
-    return state, image_seq
-
-
-def orders_to_repeat(state: State, inventory: Inventory) -> list[ev.RunPlanned | ev.NoticeGiven]:
-    """Finds the durable orders that a place, as its inventory shows, has never carried out."""
-    again: list[ev.RunPlanned | ev.NoticeGiven] = [
-        ev.RunPlanned(workload_of(run.id), run.id, run.generation, run.allocation, run.decision)
-        for run in missing_runs(state, inventory)[0]
-    ]
-    stopping = {report.run for report in inventory.runs if report.phase in {"Stopping", "Ended"}}
-    again += [
-        ev.NoticeGiven(run.id, run.notice, run.grace_ms)
-        for run in live_runs(state, inventory.cluster)
-        if run.notice and run.id not in stopping
-    ]
-    return again
 
 
 def project_of(state: State, event: ev.Event) -> str:
