@@ -220,6 +220,24 @@ def test_job_that_deletes_its_directories(rig: Rig) -> None:
     assert (end["how"], end["code"]) == ("exited", 6)
 
 
+@pytest.mark.parametrize("spoil", ["mkdir -p $R/ended.json/x", "rm -r $R; touch $R", "rm -r $R"])
+def test_job_that_stands_in_the_way_of_its_end(rig: Rig, spoil: str) -> None:
+    """Whatever it has put in the place of its end's file, the end is written."""
+    run = f"way-{abs(hash(spoil))}"
+    end = rig.finish(run, f'R=$(dirname "$STELLWERK_STOP_FILE"); {spoil}; exit 7')
+    assert (end["how"], end["code"]) == ("exited", 7)
+
+
+def test_job_that_floods_its_wrapper_and_the_agent(rig: Rig) -> None:
+    """Nonsense without end in both FIFOs holds up neither: limits hold, and answers come."""
+    flood = f"yes > {rig.path('deluge', 'control')} & yes > {rig.root}/agent.fifo &"
+    rig.start("deluge", f"{flood} echo flooding; wait", time_limit_ms=1_000, grace_ms=100)
+    rig.wait_for_line("deluge", "flooding")
+    assert rig.client.ask("hello")["pid"]
+    assert rig.ended("deluge")["how"] == "time_limit"
+    assert processes_of("deluge") == []
+
+
 def test_read_by_offset(rig: Rig) -> None:
     """Any part of a stream can be read; one without a file yet is empty."""
     rig.finish("read", "printf abcdef")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.ids import RunId, WorkloadId
-from stellwerk.drivers.base import Folders, LogChunk, LogStream
+from stellwerk.drivers.base import DriverError, Folders, LogChunk, LogStream
 from stellwerk.server import feed as feed_module
 from stellwerk.server import logbook
 from stellwerk.server import tails as tails_module
@@ -30,6 +30,7 @@ from stellwerk.server.ids import Ids
 from stellwerk.server.lock import HomeLock
 from stellwerk.server.logbook import LineFormatter, StderrHandler, write_stderr_to
 from stellwerk.server.peer import Access, Peer, authorize, peer_of, user_name
+from stellwerk.server.problems import on_driver_error
 from stellwerk.server.rules import TABLE, document, rule_of
 from stellwerk.server.serving import LoopTrouble
 from stellwerk.server.sockets import bind_tcp, bind_unix, read_or_make_token
@@ -376,3 +377,19 @@ def test_a_tail_begins_at_the_end_and_keeps_the_newest(monkeypatch: pytest.Monke
         assert len(tails) == 0
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("driver/log-unreadable", "driver/log-unreadable"),
+        ("runtime/fenced", "driver/runtime/fenced"),
+        ("no-driver", "driver/no-driver"),
+    ],
+)
+def test_a_drivers_refusal_is_of_one_family(code: str, told: str) -> None:
+    """Whatever the driver calls it, a caller finds it under `driver/`, and only once."""
+    error = DriverError(code, "it hangs", final=False)
+    answer = on_driver_error(SimpleNamespace(), error)  # type: ignore[arg-type]
+    assert json.loads(answer.content)["code"] == told
+    assert answer.status_code == 503

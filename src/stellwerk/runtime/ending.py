@@ -14,6 +14,7 @@ from typing import Optional
 from .files import JSONObject, RunFiles, last_lines, read_json, write_json
 from .preparation import Order
 from .processes import kill_all_below
+from .removing import remove_tree
 from .sampling import oom_kills
 from .spec import Identity
 from .stopping import End, Facts, classify
@@ -59,8 +60,14 @@ def _write_end_patiently(files: RunFiles, record: JSONObject) -> None:
 
 
 def write_end(files: RunFiles, record: JSONObject) -> None:
-    """Write ended.json, also where the job has removed the directory. Raises OSError."""
-    os.makedirs(files.directory, mode=0o700, exist_ok=True)
+    """Write ended.json, also where the job has removed the directory, or put something else in its
+    place or in that of the file. Raises OSError.
+    """
+    if not os.path.isdir(files.directory):
+        remove_tree(files.directory)
+        os.makedirs(files.directory, mode=0o700, exist_ok=True)
+    if os.path.isdir(files.ended):
+        remove_tree(files.ended)
     write_json(files.ended, record, durable=True)
 
 

@@ -12,6 +12,8 @@ import os
 from .files import JSONObject, to_json
 
 _ATOMIC_BYTES = 4096
+_BLOCK_BYTES = 65_536
+_LONGEST_LINE = 1 << 20
 
 
 def tell(inbox: str, line: JSONObject) -> bool:
@@ -46,16 +48,14 @@ class LineReader:
         self._rest = b""
 
     def lines(self) -> list[bytes]:
-        """All complete lines that are there now."""
-        while True:
-            try:
-                block = os.read(self.descriptor, 65_536)
-            except BlockingIOError:
-                break
-            if not block:
-                break
-            self._rest += block
+        """Complete lines that are there now. Of much, a part at a time: somebody who writes without
+        end holds up nothing else.
+        """
+        try:
+            self._rest += os.read(self.descriptor, _BLOCK_BYTES)
+        except BlockingIOError:
+            return []
         *complete, self._rest = self._rest.split(b"\n")
-        if len(self._rest) > 1 << 20:
+        if len(self._rest) > _LONGEST_LINE:
             self._rest = b""
         return complete

@@ -42,7 +42,7 @@ def on_driver_error(_request: AnyRequest, error: DriverError) -> Response[bytes]
     return answer(
         [
             Problem(
-                f"driver/{error.code}",
+                error.code if error.code.startswith("driver/") else f"driver/{error.code}",
                 error.message,
                 "`stw clusters` shows what answers; try again",
             )
