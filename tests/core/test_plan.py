@@ -16,7 +16,7 @@ from stellwerk.core.model.resources import Request, Shape
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.place.room import Room
 from stellwerk.core.plan import OVERTAKEN_MS, STARTS_PER_CYCLE, plan
-from stellwerk.core.view import View, Viewer
+from stellwerk.core.view import HEADS, View, Viewer
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core import oracle
 from tests.core.arbitrary import clusters, shapes
@@ -82,8 +82,12 @@ def test_planning_a_carried_out_plan_gives_nothing(
     dice = random.Random(seed)
     for _ in range(3):
         hall.now_ms += aged * OVERTAKEN_MS
+        planned = hall.plan()
         hall.cycle()
-        assert hall.plan().actions == ()
+        again = hall.plan()
+        assert again.actions == ()
+        assert planned.complete
+        assert again.wake_at_ms == planned.wake_at_ms
         for key in sorted(hall.running()):
             if dice.random() < 0.5:
                 hall.end(key)
@@ -113,6 +117,19 @@ def test_the_oldest_of_equals_starts_first() -> None:
     assert hall.cycle() == [keys[0]]
     hall.end(keys[1])
     assert hall.cycle() == [keys[2]]
+
+
+def test_a_plan_that_has_not_looked_at_all_says_so() -> None:
+    """Of one shape only the first are looked at; who comes after them starts in a later plan."""
+    hall = Hall(a_cluster("lab", a_node(cpus=4_000)))
+    keys = [hall.submit() for _ in range(2 * HEADS + 1)]
+    started: list[WorkloadId] = []
+    complete: list[bool] = []
+    while not complete or not complete[-1]:
+        complete.append(hall.plan().complete)
+        started += hall.cycle()
+    assert started == keys
+    assert complete == [False, False, True]
 
 
 def test_priority_comes_before_age() -> None:

@@ -46,6 +46,7 @@ def plan(view: View, memory: Memory | None = None) -> Plan:
         actions=(*stops, *cycle.actions, *cycle.told()),
         decisions=tuple(cycle.decisions),
         wake_at_ms=cycle.wake_at_ms(),
+        complete=cycle.complete,
     )
 
 
@@ -71,19 +72,24 @@ class _Cycle:
         self.actions: list[Action] = []
         self.decisions: list[Decision] = []
         self.starts = 0
+        self.complete = False
 
     def start(self) -> None:
         """Goes through the queue in order; a shape that is blocked blocks all behind it."""
         shapes = self.view.shapes
         heads = [(_place(shape.heads[0]), i, 0) for i, shape in enumerate(shapes)]
         heapify(heads)
+        more = False
         while heads and self.starts < STARTS_PER_CYCLE:
             _, i, at = heads[0]
             shape = shapes[i]
-            if self._consider(shape.heads[at], shape) and at + 1 < len(shape.heads):
+            starts = self._consider(shape.heads[at], shape)
+            if starts and at + 1 < len(shape.heads):
                 heapreplace(heads, (_place(shape.heads[at + 1]), i, at + 1))
             else:
+                more = more or (starts and at + 1 < shape.count)
                 heappop(heads)
+        self.complete = not heads and not more
 
     def _consider(self, head: Head, shape: ShapeView) -> bool:
         """Plans the start of a workload, or finds that it must wait."""

@@ -281,7 +281,11 @@ class Engine:
             if not planned.actions:
                 return planned.wake_at_ms
             happened.decisions.extend((decision, now) for decision in planned.decisions)
-            self._fold(happened, on_plan(self.state, planned), ENGINE)
+            events = on_plan(self.state, planned)
+            self._fold(happened, events, ENGINE)
+            dropped = any(isinstance(event, ev.ActionDropped) for event in events)
+            if planned.complete and not dropped:
+                return planned.wake_at_ms
         self._wake.set()
         return planned.wake_at_ms
 

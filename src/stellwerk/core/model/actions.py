@@ -41,8 +41,13 @@ Action = StartRun | StopRun | TellWaiting
 
 
 class Plan(Struct, frozen=True):
-    """What to do now, with the decisions that say why. An empty plan changes nothing."""
+    """What to do now, with the decisions that say why. An empty plan changes nothing.
+
+    ``complete``: every workload that may start now was looked at, so that planning again after all
+    of it was accepted gives nothing.
+    """
 
     actions: tuple[Action, ...]
     decisions: tuple[Decision, ...]
     wake_at_ms: int = 0
+    complete: bool = False
