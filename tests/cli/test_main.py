@@ -1,5 +1,6 @@
 """The table of commands, and what a person sees who mistypes one."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -184,3 +185,21 @@ def test_what_steers_a_terminal_is_shown_instead(stw: Stw, tmp_path: Path) -> No
     assert result.code == 2
     assert r"\x1b[31m\u202egnp.exe\x07" in result.err
     assert all(char.isprintable() or char == "\n" for char in result.err)
+
+
+@pytest.mark.parametrize("words", [("run", "--", "true"), ("run", "task.yaml"), ("ps",)])
+def test_a_folder_that_was_removed_under_the_caller(
+    stw: Stw, server: FakeServer, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Where that matters it is said, instead of `No such file or directory`."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    before = Path.cwd()
+    os.chdir(gone)
+    try:
+        gone.rmdir()
+        result = stw(*words)
+    finally:
+        os.chdir(before)
+    assert "error[system]" not in result.err
+    assert ("isn't there any more" in result.err) == (words == ("run", "--", "true"))

@@ -121,9 +121,19 @@ def _no_text(error: UnicodeEncodeError) -> str:
 def _unforeseen(error: BaseException) -> str:
     kind = type(error).__name__
     said = " ".join(str(error).split())[:300]
+    if isinstance(error, FileNotFoundError) and _is_nowhere():
+        return "error[usage/folder]  the folder you are in isn't there any more  help: cd elsewhere"
     if isinstance(error, OSError):
         return f"error[system]  {said or kind}  help: STW_DEBUG=1 shows where"
     return f"error[internal]  {kind}: {said}  help: STW_DEBUG=1 shows where; please report it"
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _say(lines: list[str]) -> None:
