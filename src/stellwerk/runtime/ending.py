@@ -1,6 +1,7 @@
 """Writes down how a run ended: what was seen, what it means, the last lines.
 
-The record is complete before it has its name, and survives a power cut from then on.
+The record is complete before it has its name. The agent is told at once: who acts on an end keeps
+it in a journal first, and the file survives a power cut a moment later.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ import time
 import traceback
 from typing import Optional
 
-from .files import JSONObject, RunFiles, last_lines, read_json, write_json
+from .files import (
+    JSONObject,
+    RunFiles,
+    last_lines,
+    read_json,
+    sync_directory,
+    sync_file,
+    write_json,
+)
 from .preparation import Order
 from .processes import kill_all_below
 from .removing import remove_tree
@@ -42,6 +51,9 @@ def run_and_record(order: Order) -> None:
         record = bare_record(order.spec.identity, "wrapper_died", message)
     _write_end_patiently(files, record)
     tell(order.places.inbox, {"run": order.spec.run})
+    with contextlib.suppress(OSError):  # it is there; only a power cut just now could take it
+        sync_file(files.ended)
+        sync_directory(files.directory)
 
 
 def _keep_traceback(files: RunFiles) -> None:
@@ -53,13 +65,13 @@ def _write_end_patiently(files: RunFiles, record: JSONObject) -> None:
     """Write the end; on a full disk, again and again for a minute."""
     for _ in range(_WRITE_TRIES):
         with contextlib.suppress(OSError):
-            write_end(files, record)
+            write_end(files, record, durable=False)
             return
         time.sleep(1.0)
-    write_end(files, record)
+    write_end(files, record, durable=False)
 
 
-def write_end(files: RunFiles, record: JSONObject) -> None:
+def write_end(files: RunFiles, record: JSONObject, *, durable: bool = True) -> None:
     """Write ended.json, also where the job has removed the directory, or put something else in its
     place or in that of the file. Raises OSError.
     """
@@ -68,7 +80,7 @@ def write_end(files: RunFiles, record: JSONObject) -> None:
         os.makedirs(files.directory, mode=0o700, exist_ok=True)
     if os.path.isdir(files.ended):
         remove_tree(files.ended)
-    write_json(files.ended, record, durable=True)
+    write_json(files.ended, record, durable=durable)
 
 
 def bare_record(identity: Identity, how: str, message: str) -> JSONObject:

@@ -45,6 +45,15 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: str) -> None:
+    """Make the content of a file outlive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def to_json(value: JSONObject) -> bytes:
     """One line of JSON, without the line's end."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")
