@@ -1,6 +1,5 @@
 """Gives flows a person with an empty home: one of their own, or one that a whole module shares."""
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stellwerk.runtime.removing import remove_tree
 from tests.flows.person import Person
 
 
@@ -20,7 +20,7 @@ def somebody() -> Iterator[Person]:
         yield someone
     finally:
         someone.leave()
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(str(folder))
 
 
 @pytest.fixture
