@@ -1,5 +1,6 @@
 """A job's files: listed, copied, and never anything beside them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,15 @@ def test_files_that_are_not_there_are_not_found(files: Path, server: FakeServer,
 def test_a_source_names_a_job(stw: Stw) -> None:
     """`NAME:PATH`, not a path alone."""
     assert stw("cp", "a.txt", ".").code == 2
+
+
+def test_what_can_not_be_copied_is_named_and_the_rest_is(files: Path, stw: Stw) -> None:
+    """Pipes and sockets are nothing to copy; each is told on a line of its own."""
+    for name in ("one", "two"):
+        os.mkfifo(files / "outputs" / "sub" / name)
+    result = stw("cp", "digits:outputs:", "all")
+    assert result.code == 1
+    assert [line.partition(" wasn't")[0] for line in result.err.splitlines()] == [
+        f"error[files/copy]  {files}/outputs/sub/{name}" for name in ("one", "two")
+    ]
+    assert Path("all/sub/a.txt").read_text() == "outputs"

@@ -13,6 +13,7 @@ from stellwerk.cli.places import Place, find
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, plural, size
 from stellwerk.cli.session import complete_names, connect, now_ms
+from stellwerk.core.model.errors import Problem, StellwerkError
 
 
 class FileLine(Struct):
@@ -96,13 +97,23 @@ def _copy(source: str, target: str) -> int:
             shutil.copy2(source, target)
             return 1
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        said = getattr(error, "strerror", None) or str(error)[:300]
+    except shutil.Error as error:
+        # All else was copied: it goes on after each file that it couldn't take.
+        raise StellwerkError(_not_copied(error.args[0])) from error
+    except RecursionError as error:
+        message = f"the folders in {source} are nested too deeply"
+        raise CommandError("files/copy", message, "pack them in the job, as with tar") from error
+    except OSError as error:
+        said = error.strerror or str(error)
         above = os.path.dirname(target)
         remedy = f"mkdir -p {above}" if above and not os.path.isdir(above) else ""
         message = f"{source} can't be copied to {target}: {said}"
         raise CommandError("files/copy", message, remedy) from error
     return sum(len(files) for _, _, files in os.walk(target))
+
+
+def _not_copied(failed: list[tuple[str, str, str]]) -> list[Problem]:
+    return [Problem("files/copy", f"{source} wasn't copied: {why}") for source, _, why in failed]
 
 
 def _listing(path: str) -> list[FileLine]:
