@@ -86,11 +86,12 @@ def _fill(one: Environment) -> str:
     if free < one.gigabytes + 2:
         return f"{one.name} takes {one.gigabytes} GB, and {one.folder} has {free} GB of room"
     print(f"lab: making {one.name} ({one.gigabytes} GB) in {one.folder}", flush=True)
+    install = [str(one.python), "-m", "pip", "install", "--quiet", "--no-input", *one.packages]
     steps = (
-        [sys.executable, "-m", "venv", str(one.folder)],
-        [str(one.python), "-m", "pip", "install", "--quiet", "--no-input", *one.packages],
+        ("no environment can be made here", [sys.executable, "-m", "venv", str(one.folder)]),
+        (f"the package index did not give {one.name}", install),
     )
-    for step in steps:
+    for trouble, step in steps:
         try:
             done = subprocess.run(
                 step, capture_output=True, text=True, timeout=INSTALL_S, check=False
@@ -99,7 +100,7 @@ def _fill(one: Environment) -> str:
             return f"{one.name} was not to be had within {INSTALL_S // 60} minutes"
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            return f"the package index did not give {one.name}: {' '.join(said)}"
+            return f"{trouble}: {' '.join(said)}"
     return ""
 
 
