@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,27 @@ def test_job_that_deletes_the_run_directory_and_goes_on(own_rig: Rig) -> None:
     rig.start_agent()
     assert "lost" not in [run["run"] for run in rig.client.ask("list")["runs"]]
     rig.wait("its end", lambda: not processes_of("lost"))
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
+def test_agent_without_a_free_descriptor() -> None:
+    """It refuses what it can't do, loses no run and no descriptor over it, and goes on."""
+    with a_rig(prefix=("prlimit", "--nofile=20:20")) as rig:
+        rig.start_agent()
+        started, refused = [], []
+        for number in range(20):
+            try:
+                rig.start(f"r{number}", "sleep 2; exit 4")
+                started.append(f"r{number}")
+            except Refusal as refusal:
+                refused.append(str(refusal))
+        assert len(refused) >= 5
+        assert all("Too many open files" in told for told in refused)
+        with pytest.raises(Refusal, match="Too many open files"):
+            rig.client.ask("probe")
+        assert [rig.ended(run)["code"] for run in started] == [4] * len(started)
+        assert rig.client.ask("probe")["facts"]
+        assert rig.finish("later", "exit 5")["code"] == 5
 
 
 def test_reboot_ends_a_run(own_rig: Rig) -> None:

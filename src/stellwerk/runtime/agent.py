@@ -106,7 +106,8 @@ class Agent:
         """Have the shell's start-up files read before the first job waits for it."""
         key = snapshot_key(self.environment)
         if load(self.places, key, self.environment) is None:
-            capture_in_child(self.places, key, self.environment)
+            with contextlib.suppress(OSError):  # no process could be started: the job tries again
+                capture_in_child(self.places, key, self.environment)
 
     def empty_trash(self) -> None:
         """Remove what was thrown away, in a process of its own."""
@@ -115,8 +116,11 @@ class Agent:
 
     @staticmethod
     def _in_background(work: Callable[[], None]) -> None:
-        if os.fork():
-            return
+        try:
+            if os.fork():
+                return
+        except OSError:
+            return  # what is done in the background can wait for the next time
         try:
             signal.set_wakeup_fd(-1)
             system.close_descriptors()

@@ -117,25 +117,26 @@ def _launch(agent: Agent, asked: _Asked, raw: JSONObject) -> Entry:
     except FileExistsError:
         raise Refused("busy", f"`{files.directory}` is in the way") from None
     try:
-        write_json(files.spec, raw)
-        control = make_fifo(files.control)
-        lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        order = Order(
-            agent.places,
-            asked.spec,
-            asked.secrets,
-            asked.secret_files,
-            agent.environment,
-            agent.inherited,
-            control,
-        )
-        pid = _fork_wrapper(order, lock)
+        with contextlib.ExitStack() as opened:
+            write_json(files.spec, raw)
+            control = make_fifo(files.control)
+            opened.callback(os.close, control)
+            lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            opened.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            order = Order(
+                agent.places,
+                asked.spec,
+                asked.secrets,
+                asked.secret_files,
+                agent.environment,
+                agent.inherited,
+                control,
+            )
+            pid = _fork_wrapper(order, lock)
     except OSError as error:
         agent.roster.throw_away(files)
         raise Refused("start_failed", f"the run can't be started: {error.strerror}") from error
-    os.close(lock)
-    os.close(control)
     entry = Entry(files, raw)
     agent.roster.entries[entry.run] = entry
     agent.roster.watch(entry, pid)

@@ -40,6 +40,16 @@ class Prober:
         self._waiting.append(answer)
         if len(self._waiting) > 1:
             return
+        try:
+            self._question()
+        except OSError as error:
+            # Out of descriptors or processes: the agent must not end for want of a probe.
+            message = f"no process could be started that probes the machine: {error.strerror}"
+            self._reply({"error": {"code": "machine", "message": message}})
+        else:
+            self._loop.after("probe", _LIMIT_MS, self._give_up)
+
+    def _question(self) -> None:
         if self._pid is None:
             self._fork()
         try:
@@ -49,12 +59,18 @@ class Prober:
             self._drop()
             self._fork()
             os.write(self._questions, b"?")
-        self._loop.after("probe", _LIMIT_MS, self._give_up)
 
     def _fork(self) -> None:
-        questions, self._questions = os.pipe()
-        answers, answer = os.pipe()
-        pid = os.fork()
+        opened: list[int] = []
+        try:
+            opened += os.pipe()
+            opened += os.pipe()
+            pid = os.fork()
+        except OSError:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise
+        questions, self._questions, answers, answer = opened
         if pid == 0:
             _answer_questions(questions, answer, self._root)
         os.close(questions)

@@ -245,8 +245,11 @@ def is_locked(files: RunFiles) -> bool:
     """Whether the wrapper of a run lives: it holds this lock for as long."""
     try:
         descriptor = os.open(files.lock, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return False
+    except OSError:
+        # Out of descriptors, say: what isn't known to be over goes on.
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -7,6 +7,7 @@ and the callers have a slower way.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import struct
@@ -49,8 +50,12 @@ def die_with_parent() -> bool:
 
 def close_descriptors(*kept: int) -> None:
     """Close everything but standard input and output and the descriptors named."""
-    for name in os.listdir("/proc/self/fd"):
-        descriptor = int(name)
+    try:
+        opened = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        # None is free for the listing itself.
+        opened = list(range(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    for descriptor in opened:
         if descriptor > 2 and descriptor not in kept:
             try:
                 os.close(descriptor)
