@@ -185,7 +185,7 @@ def _seen(task: Task, rank: int, addresses: list[str]) -> dict[str, str]:
         user="user",
         cluster="cluster",
         cloud="local",
-        run_number=1,
+        job_number=1,
         addresses=addresses,
     )
     return {**setup, **common, **node_environment(task, rank), **task.envs}

@@ -79,7 +79,7 @@ def build_order(
         user=workload.owner,
         cluster=cluster.name,
         cloud=cluster.driver,
-        run_number=workload.order,
+        job_number=workload.order,
         addresses=addresses,
         alternative=alternative,
     )

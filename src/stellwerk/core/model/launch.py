@@ -37,7 +37,7 @@ def common_environment(
     user: str,
     cluster: str,
     cloud: str,
-    run_number: int,
+    job_number: int,
     addresses: Sequence[str],
     alternative: int = 0,
 ) -> dict[str, str]:
@@ -51,7 +51,7 @@ def common_environment(
         "SKYPILOT_TASK_IDS": task_id,
         "SKYPILOT_CLUSTER_INFO": msgspec.json.encode(info).decode(),
         "SKYPILOT_USER": user,
-        "SKYPILOT_INTERNAL_JOB_ID": str(run_number),
+        "SKYPILOT_INTERNAL_JOB_ID": str(job_number),
         "SKYPILOT_MANAGED_JOB_ID": task_id,
         "SKYPILOT_JOB_RANK": "0",
     }
