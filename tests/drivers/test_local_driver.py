@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import RunSample
+from stellwerk.drivers.base import DriverError
 from stellwerk.drivers.local.driver import LocalDriver, cluster_name
 from stellwerk.testing.builders import an_order
 from stellwerk.testing.driver_session import Session, refused
@@ -158,3 +159,19 @@ def test_a_run_name_that_is_a_path_is_refused(machine: Machine) -> None:
 def test_a_cluster_is_named_after_its_machine(hostname: str, name: str) -> None:
     """Names need no quoting anywhere."""
     assert cluster_name(hostname) == name
+
+
+def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(machine: Machine) -> None:
+    """A job can put one there; a thread that opened it would never come back."""
+
+    async def scene(session: Session) -> None:
+        run = await start(session, an_order(script="true"))
+        await session.ends(run)
+        log = machine.root / "runs" / run / "run.log"
+        log.unlink()
+        os.mkfifo(log)
+        with pytest.raises(DriverError, match="no regular file") as caught:
+            await session.driver.read_log(run, "run", 0, 0, 100)
+        assert (caught.value.code, caught.value.final) == ("driver/log-unreadable", False)
+
+    play(machine, scene)

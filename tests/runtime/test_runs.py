@@ -228,6 +228,43 @@ def test_job_that_stands_in_the_way_of_its_end(rig: Rig, spoil: str) -> None:
     assert (end["how"], end["code"]) == ("exited", 7)
 
 
+PIPED = "run.log setup.log metrics.jsonl status.json stop stop.withdrawn done errand before.json"
+
+
+def test_job_that_puts_pipes_in_the_place_of_its_files(rig: Rig) -> None:
+    """Nobody waits for them: agent, orders and the end are as ever, and other runs too."""
+    script = f'cd "$(dirname "$STELLWERK_STOP_FILE")" && rm -rf {PIPED} && mkfifo {PIPED}'
+    rig.start("pipes", f"{script}; touch work/piped; sleep 60")
+    rig.wait("the pipes", lambda: os.path.exists(rig.path("pipes", "work/piped")))
+    for stream in ("run", "setup", "metrics"):
+        with pytest.raises(Refusal, match="no regular file"):
+            rig.client.ask("read", run="pipes", stream=stream)
+    assert rig.finish("beside-pipes", "exit 3")["code"] == 3
+    rig.client.ask("stop", run="pipes", why="preempt", grace_ms=60_000)
+    rig.client.ask("withdraw", run="pipes")
+    rig.client.ask("stop", run="pipes", why="cancel", grace_ms=100)
+    assert rig.ended("pipes")["how"] == "cancelled"
+
+
+def test_setup_that_puts_a_pipe_in_the_place_of_the_log(rig: Rig) -> None:
+    """The ranks can't be started, which is said."""
+    pipe = f"mkfifo {rig.path('piped-log', 'run.log')}"
+    end = rig.finish("piped-log", "true", setup=pipe)
+    assert (end["how"], "run.log" in end["message"]) == ("spawn_failed", True)
+
+
+@pytest.mark.parametrize("text", ["'[' * 200_000", "' ' * 2**25 + '{}'", "'{\"phase\": 7}'"])
+def test_job_that_spoils_its_status(rig: Rig, text: str) -> None:
+    """Deep, large or odd JSON ends no agent."""
+    run = f"spoilt-{len(text)}"
+    place = rig.path(run, "status.json")
+    write = f"{PYTHON} -c \"open({place!r}, 'w').write($SPOIL)\""
+    rig.start(run, f"{write}; echo spoilt; sleep 60", env={"SPOIL": text})
+    rig.wait_for_line(run, "spoilt")
+    rig.client.ask("stop", run=run, why="cancel", grace_ms=100)
+    assert rig.ended(run)["how"] == "cancelled"
+
+
 def test_job_that_floods_its_wrapper_and_the_agent(rig: Rig) -> None:
     """Nonsense without end in both FIFOs holds up neither: limits hold, and answers come."""
     flood = f"yes > {rig.path('deluge', 'control')} & yes > {rig.root}/agent.fifo &"

@@ -5,21 +5,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
-from typing import Any, Optional
+import stat
+from typing import Any, BinaryIO, Optional
 
 JSONObject = dict[str, Any]
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 20
+_LARGEST_JSON = 16 * 1024 * 1024
+_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def write_atomically(path: str, content: bytes, *, durable: bool = False) -> None:
     """Replace `path` by rename; `durable` also waits until it would outlive a power cut."""
     unfinished = f"{path}.{os.getpid()}.tmp"
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(unfinished, _ANEW, 0o600)
     try:
         view = memoryview(content)
         while view:
@@ -64,12 +68,25 @@ def write_json(path: str, value: JSONObject, *, durable: bool = False) -> None:
     write_atomically(path, to_json(value) + b"\n", durable=durable)
 
 
+def open_file(path: str) -> BinaryIO:
+    """Open a regular file for reading. Raises OSError for anything else.
+
+    A job may have put a pipe in the place of any of its files, and opening that would never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return open(descriptor, "rb")
+
+
 def read_json(path: str) -> Optional[JSONObject]:
     """The object in a file, or None where it is missing, torn or something else."""
     try:
-        with open(path, "rb") as file:
-            value = json.loads(file.read())
-    except (OSError, ValueError):
+        with open_file(path) as file:
+            text = file.read(_LARGEST_JSON + 1)
+        value = json.loads(text) if len(text) <= _LARGEST_JSON else None
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -77,7 +94,7 @@ def read_json(path: str) -> Optional[JSONObject]:
 def last_lines(path: str) -> list[str]:
     """The last lines of a log, at most 20 and at most 16 KiB of them."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             size = file.seek(0, os.SEEK_END)
             start = file.seek(max(0, size - _TAIL_BYTES))
             tail = file.read(_TAIL_BYTES)

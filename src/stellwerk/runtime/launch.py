@@ -19,6 +19,9 @@ from .system import die_with_parent
 
 _STAGES = ("start", "directory", "program")
 _EXECUTION_LIMIT_S = 20.0
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+"""How a log is opened: a pipe that somebody has put in its place isn't waited for."""
+
 _TO_RESET = ("SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1")
 
 
@@ -80,7 +83,8 @@ def raise_own_limits() -> Inherited:
 def spawn(start: Start, inherited: Inherited) -> int:
     """Start a process and wait until it executes its program; its pid. Raises SpawnError."""
     try:
-        log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        log = os.open(start.log, APPEND, 0o600)
+        os.set_blocking(log, True)
     except OSError as error:
         message = f"the log `{start.log}` can't be written: {error.strerror}"
         raise SpawnError(message, of_machine=True) from error

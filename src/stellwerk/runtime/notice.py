@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, Optional
 
 from . import processes
-from .files import JSONObject, RunFiles, write_json
+from .files import JSONObject, RunFiles, write_atomically, write_json
 from .loop import Loop
 from .processes import Process
 from .spec import MOST_SIGNALS
@@ -84,8 +84,8 @@ class Notice:
         self.withdrawn, self._withdrawn_at_ms = True, now_ms()
         self.stop_acting()
         try:
-            with open(self._hands.files.withdrawn, "wb"):
-                self._remove(self._hands.files.stop)
+            write_atomically(self._hands.files.withdrawn, b"")
+            self._remove(self._hands.files.stop)
         except OSError as error:
             self._sent.append({"withdrawn_file": os.strerror(error.errno or 0)})
         self._hands.changed()

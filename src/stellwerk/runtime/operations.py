@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from . import PROTOCOL, VERSION, system
 from .connection import Connection
 from .ending import run_and_record
-from .files import JSONObject, to_json, write_json
+from .files import JSONObject, open_file, to_json, write_json
 from .preparation import Order
 from .roster import Entry
 from .spec import Spec, SpecError, check_env, read_signals, read_spec
@@ -281,7 +281,7 @@ def read(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObje
     limit = min(_MOST_READ, _whole_number(request, "limit") if "limit" in request else _MOST_READ)
     data, size = b"", 0
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(offset)
             data = file.read(limit)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from . import copying, errands, gpu_files, images, setups
 from .files import JSONObject, Places, RunFiles
 from .images import Image
-from .launch import Inherited, SpawnError, spawn
+from .launch import APPEND, Inherited, SpawnError, spawn
 from .loop import Loop
 from .ranks import Processes
 from .setups import BUSY, KEPT, SetupGate
@@ -375,7 +375,8 @@ class Preparation:
     def _note(self, line: str) -> None:
         """A line for people among what the setup prints."""
         try:
-            with open(self._files.setup_log, "a", encoding="utf-8") as log:
+            place = os.open(self._files.setup_log, APPEND, 0o600)
+            with open(place, "a", encoding="utf-8") as log:
                 log.write(line + "\n")
         except OSError as error:
             self.detail = f"the setup's log can't be written: {error.strerror}"

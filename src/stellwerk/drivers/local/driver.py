@@ -34,7 +34,7 @@ from stellwerk.drivers.local.agents import AgentHouse, agent_socket
 from stellwerk.drivers.local.layout import lay_out, remove_layout
 from stellwerk.drivers.local.translate import inventory_of, report_of, sample_of, spec_of, why_of
 from stellwerk.drivers.local.workdir import BlobReader
-from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, read_json
+from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, open_file, read_json
 
 DRIVER = "local"
 KEPT: dict[str, Kept] = {"checkpoint_dir": "checkpoints", "output_dir": "outputs"}
@@ -277,7 +277,7 @@ def cluster_name(hostname: str) -> str:
 
 def _read(path: str, offset: int, limit: int) -> LogChunk:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(offset)
             return LogChunk(file.read(max(0, limit)), offset, size)
