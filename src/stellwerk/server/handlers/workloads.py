@@ -31,7 +31,7 @@ from stellwerk.store import WorkloadFilter
 BATCH_BYTES = 64 * 2**20
 ITEM_BYTES = 16 * 2**20
 LIST_SETTLE_S = 0.2
-EFFECT_S = 0.5
+EFFECT_S = 2.0
 """How long a command's answer waits for its effect, so that it can tell the phase after it."""
 
 PHASES: tuple[str, ...] = get_args(Phase)
@@ -298,12 +298,8 @@ async def _order(
 ) -> Changed:
     """Takes a command down, and waits a moment for what becomes of it."""
     key = request.headers.get("idempotency-key", "")
-    with services.feed.watch(workload.id) as changed:
-        await services.order(command, actor_of(request), key)
-        try:
-            await asyncio.wait_for(changed.wait(), EFFECT_S)
-        except TimeoutError:
-            pass  # it is durable; the effect comes when the engine gets to it
+    await services.order(command, actor_of(request), key)
+    await services.settled(EFFECT_S)  # it is durable; the effect comes when the engine gets to it
     workload = await services.find(workload.id)
     return Changed(workload.id, workload.name, workload.phase)
 
