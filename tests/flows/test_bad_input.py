@@ -96,6 +96,7 @@ def test_a_work_directory_of_odd_names_that_is_deeper_than_calls_can_be(colleagu
     assert colleague.stw("run", "--", "echo", "fine").stdout == "fine\n"
 
 
+@pytest.mark.timeout(180)
 def test_jobs_that_turn_on_what_watches_them(colleague: Person) -> None:
     """They stop or kill their wrapper, or delete their own folders: each ends, and is told so."""
     hidden = "env -i setsid sleep 4711 > /dev/null 2>&1 &"
