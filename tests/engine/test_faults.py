@@ -14,6 +14,7 @@ from stellwerk.drivers.simulated.driver import SimulatedDriver
 from stellwerk.engine import apply
 from stellwerk.engine.orders import start_order
 from stellwerk.store import Store, WorkloadFilter
+from stellwerk.store.errors import refusal
 from tests.engine.stage import Stage
 
 
@@ -68,8 +69,15 @@ def test_an_order_that_breaks_the_driver_is_given_again(
     assert len(tries) == 12
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (ValueError("what is stored is odd"), "engine/fault: its order can't be put together: Val"),
+        (refusal("store/no-blob", "there is no blob 12"), "store/no-blob: there is no blob 12"),
+    ],
+)
 def test_an_order_that_can_not_be_made_is_refused_with_its_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, told: str
 ) -> None:
     """It was never started, so it fails in words; the workload beside it succeeds."""
 
@@ -83,14 +91,15 @@ def test_an_order_that_can_not_be_made_is_refused_with_its_cause(
         assert phases(stage) == {"w-00001": "Failed", "w-00002": "Succeeded"}
         row = stage.store.workload("job", "default")
         assert row is not None
-        assert [run.end.how for run in row.workload.runs if run.end] == ["start_refused"] * 3
-        assert "what is stored is odd" in str(row.workload.runs[-1].end)
+        ends = [run.end for run in row.workload.runs if run.end]
+        assert [end.how for end in ends] == ["start_refused"] * 3
+        assert all(end.message.startswith(told) for end in ends)
 
     def fragile(
         workload: Workload, run: Run, cluster: Cluster, epoch: int, store: Store
     ) -> StartOrder:
         if workload.id == "w-00001":
-            raise ValueError("what is stored is odd")
+            raise fault
         return start_order(workload, run, cluster, epoch, store)
 
     monkeypatch.setattr(apply, "start_order", fragile)

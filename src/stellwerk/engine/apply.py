@@ -170,7 +170,7 @@ class Hands:
                 log.info("%s: %s; again in %.1f s", name, error.message, delay)
             except StoreError as error:
                 if error.code not in PASSING:
-                    refused(error.code, str(error))
+                    refused(error.code, error.message)
                     return
                 log.info("%s: %s; again in %.1f s", name, error.message, delay)
             except Exception:
