@@ -56,11 +56,26 @@ class Home:
         return int(json.loads((self.state / "server.json").read_text())["pid"])
 
     def leave(self) -> None:
-        """Ends the server and the agent, and removes everything."""
+        """Ends the server, the agent and what still runs in this home, and removes everything."""
         for card in (self.state / "server.json", self.state / "runtime" / "agent.json"):
             with suppress(OSError, ValueError, KeyError):
                 end(int(json.loads(card.read_text())["pid"]))
+        while found := self._processes():
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _processes(self) -> list[int]:
+        """Those with this folder on their command line or in their environment."""
+        mark, found = str(self.folder).encode(), []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                parts = (Path(f"/proc/{name}/{part}") for part in ("cmdline", "environ"))
+                if any(mark in part.read_bytes() for part in parts) and int(name) != os.getpid():
+                    found.append(int(name))
+        return found
 
 
 @contextmanager
