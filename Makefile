@@ -30,7 +30,7 @@ run: environment
 	$(bin)/stellwerk run examples/digits/task.yaml --env "PYTHON=$(CURDIR)/$(bin)/python"
 
 test: lint
-	$(bin)/python -m pytest -n $(workers)
+	@scripts/tests $(workers)
 
 lint: environment
 	$(bin)/ruff check .

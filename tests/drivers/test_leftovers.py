@@ -131,3 +131,14 @@ def test_images_that_no_run_had_are_strays(root: Path) -> None:
     (run / "image.json").unlink()
     (run / "ended.json").write_text("{}")
     assert [one.name for one in leftovers.strays(root, (), OLD + 1)] == ["images/aa"]
+
+
+def test_a_process_is_known_from_its_first_moment(root: Path) -> None:
+    """Between its start and its first step a process has no environment to read: asked again."""
+    for _ in range(40):
+        started = subprocess.Popen(["sleep", "60"], env={"PYTHONPATH": str(root / "runtime-x.pyz")})
+        try:
+            assert "runtime-x.pyz" in leftovers._used_by_processes(root)
+        finally:
+            started.kill()
+            started.wait()

@@ -7,6 +7,7 @@ files of an image that no run had whose folder is still there.
 
 import fcntl
 import os
+import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -170,12 +171,29 @@ def _used_by_processes(root: Path) -> str:
     told = []
     mark = os.fsencode(root)
     for pid in filter(str.isdecimal, os.listdir("/proc")):
-        for what in ("cmdline", "environ"):
-            try:
-                with open(f"/proc/{pid}/{what}", "rb") as file:
-                    content = file.read()
-            except OSError:
-                continue
-            if mark in content:
-                told.append(os.fsdecode(content))
+        content = _told_by(pid)
+        if mark in content:
+            told.append(os.fsdecode(content))
     return "\n".join(told)
+
+
+def _told_by(pid: str) -> bytes:
+    """The command line and environment of a process.
+
+    Both are empty for a moment while it starts a program: it is asked again, so that nothing is
+    taken for unused because its user was just being started.
+    """
+    for patience in (0.001, 0.004, 0.01, 0):
+        content = _read(f"/proc/{pid}/cmdline") + b"\0" + (said := _read(f"/proc/{pid}/environ"))
+        if said or not patience or not os.path.exists(f"/proc/{pid}/exe"):
+            break
+        time.sleep(patience)
+    return content
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
