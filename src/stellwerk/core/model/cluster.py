@@ -1,10 +1,19 @@
-"""Anything that can run work: one machine, a room of PCs, a Slurm partition, a Kubernetes fleet."""
+"""Anything that can run work: one machine, a room of PCs, a Slurm partition, a Kubernetes fleet.
+
+What a cluster is and what is known of it. How old each fact is and who told it travels beside it
+(`core.model.fleet`), so that a heartbeat changes no cluster.
+"""
 
 from typing import Literal
 
 from msgspec import Struct
 
 NodeState = Literal["ready", "unreachable", "quarantined", "drained"]
+
+TaintEffect = Literal["NoSelect", "PreferNoSelect", "NoSelectIfNew"]
+
+Available = Literal["True", "False", "Unknown", ""]
+"""A cluster's own word on whether it can be worked with; "" = nobody has said anything."""
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
@@ -20,7 +29,10 @@ class Device(Struct, frozen=True, omit_defaults=True):
 
 
 class Node(Struct, frozen=True, omit_defaults=True):
-    """One machine of a cluster with what it can give (allocatable, not what is free now)."""
+    """One machine of a cluster with what it can give (allocatable, not what is free now).
+
+    ``domains`` says where it stands inside the cluster, by level: rack, switch, host.
+    """
 
     name: str
     cpus_milli: int
@@ -32,10 +44,69 @@ class Node(Struct, frozen=True, omit_defaults=True):
     machine_id: str = ""
     address: str = ""
     note: str = ""
+    domains: dict[str, str] = {}
+
+
+class Taint(Struct, frozen=True, omit_defaults=True):
+    """Keeps work away that doesn't tolerate it. ``added_ms`` 0 = nobody said when."""
+
+    key: str
+    effect: TaintEffect
+    value: str = ""
+    added_ms: int = 0
+
+
+class ScoreObject(Struct, frozen=True, omit_defaults=True):
+    """Scores that somebody computed for a cluster (-100..100), by name.
+
+    ``valid_until_ms`` 0 = for ever; ``observed_ms`` 0 = unknown when.
+    """
+
+    values: dict[str, int]
+    valid_until_ms: int = 0
+    observed_ms: int = 0
+    source: str = ""
+
+
+class Held(Struct, frozen=True, omit_defaults=True):
+    """What a cluster has of a data set or model at a revision.
+
+    ``bytes`` None = it has something and nobody knows how much. ``shared_bytes`` counts content
+    that another revision (the one asked for) has in common with this one. ``pinned`` data can't be
+    evicted.
+    """
+
+    data: str
+    revision: str
+    bytes: int | None = None
+    shared_bytes: int = 0
+    observed_ms: int = 0
+    source: str = ""
+    pinned: bool = False
+
+
+class Costs(Struct, frozen=True, omit_defaults=True):
+    """What it costs to use a cluster.
+
+    ``usd_per_hour`` for one node while it is used; by accelerator kind in ``usd_per_device_hour``
+    where a price is told for those. ``watts`` is what a node draws under load.
+    """
+
+    usd_per_hour: float = 0.0
+    usd_per_device_hour: dict[str, float] = {}
+    watts: float = 0.0
 
 
 class Cluster(Struct, frozen=True, omit_defaults=True):
-    """A cluster as last observed; how old that is travels beside it, not in it."""
+    """A cluster as last observed or declared.
+
+    ``capacity`` and ``allocatable`` are totals by resource as an engine tells them, in thousandths
+    (cores, bytes, devices); where nodes are known, those are what work is put on. ``windows`` are
+    the intervals (UTC ms) in which it may be used; none = always. ``speed`` is relative to the
+    machine that estimates were made for. ``wait_s`` is how long its own queue is expected to keep
+    work waiting. ``reliability`` is the part of runs (0..1) that no failure of the cluster ended.
+    ``room_bytes`` is where data can be put, ``evictable_bytes`` what could be thrown away for it.
+    """
 
     name: str
     driver: str
@@ -43,3 +114,18 @@ class Cluster(Struct, frozen=True, omit_defaults=True):
     kind: str = "machine"
     labels: dict[str, str] = {}
     claims: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    scores: dict[str, ScoreObject] = {}
+    available: Available = ""
+    deleting: bool = False
+    owner: str = ""
+    costs: Costs = Costs()
+    held: tuple[Held, ...] = ()
+    room_bytes: int | None = None
+    evictable_bytes: int = 0
+    windows: tuple[tuple[int, int], ...] = ()
+    speed: float = 1.0
+    wait_s: float = 0.0
+    reliability: float | None = None
