@@ -143,9 +143,19 @@ class Client:
         patience_s = 600.0 if submission.mounts else None  # buckets are filled before the answer
         return self._post("/v1/workloads", Submitted, with_key(submission), timeout_s=patience_s)
 
-    def rerun(self, name: str, *, key: str = "") -> Submitted:
-        """Submits a workload's task again: the same text, code, variables and secrets."""
-        body = {"key": key or new_key()}
+    def rerun(
+        self, name: str, *, key: str = "", resume: bool = False, time_limit_ms: int | None = None
+    ) -> Submitted:
+        """Submits a workload's task again: the same text, code, variables and secrets.
+
+        With `resume` it starts with the last whole checkpoints of the old one. `time_limit_ms`
+        takes the place of its time limit (0: none).
+        """
+        body: dict[str, object] = {"key": key or new_key()}
+        if resume:
+            body["resume"] = True
+        if time_limit_ms is not None:
+            body["time_limit_ms"] = time_limit_ms
         return self._post(f"/v1/workloads/{part(name)}/rerun", Submitted, body)
 
     def submit_many(

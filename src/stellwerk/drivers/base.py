@@ -65,6 +65,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     ``cwd`` ("" = that work directory) is an absolute folder to run in, in place; ``sky_workdir``
     asks for the work directory to be ``~/sky_workdir`` too. ``setup_inputs`` names the files of it
     on which the setup depends, if what it makes may be kept for other runs (None: it may not).
+    ``resumes`` names the workload with whose checkpoints the run starts, if its own has none yet.
     ``image`` names a container image in whose files the run works ("" = the machine's own).
     ``allocation`` is what the run holds, for a driver that can see to it that a run stays within
     it.
@@ -93,6 +94,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     image: str = ""
     checkpoint_dir: str = ""
     output_dir: str = ""
+    resumes: str = ""
     grace_ms: int = 30_000
     term_signals: tuple[tuple[int, int], ...] = ()
     recover_on_exit_codes: tuple[int, ...] = ()
@@ -142,6 +144,15 @@ class Left(Struct, frozen=True):
 
     name: str
     bytes: int
+
+
+class Saved(Struct, frozen=True, omit_defaults=True):
+    """A whole checkpoint that a workload left: ``step`` is what its name tells, if it tells one."""
+
+    name: str
+    bytes: int
+    modified_ms: int
+    step: int | None = None
 
 
 class DriverError(Exception):
@@ -206,6 +217,15 @@ class Driver(Protocol):
         self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
     ) -> LogChunk:
         """Reads a log by offset; a log that isn't there yet is empty."""
+        ...
+
+
+@runtime_checkable
+class KnowsCheckpoints(Protocol):
+    """What a driver is that can start a workload with the checkpoints of another."""
+
+    async def checkpoints(self, workload: str) -> Sequence[Saved]:
+        """The whole checkpoints of a workload, the newest last."""
         ...
 
 

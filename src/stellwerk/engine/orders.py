@@ -108,6 +108,7 @@ def build_order(
         inherit_env=bool(launch.caller_env),
         allocation=run.allocation,
         snapshot=workload.snapshot,
+        resumes=workload.resumes,
         mounts=launch.mounts,
         sky_workdir=bool(launch.mounts) or speaks_of_workdir(task),
         setup_inputs=task.setup_inputs,

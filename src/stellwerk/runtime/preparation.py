@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, Optional
 
-from . import copying, errands, gpu_files, images, setups
+from . import checkpoints, copying, errands, gpu_files, images, setups
 from .files import JSONObject, Places, RunFiles
 from .images import Image
 from .launch import APPEND, Inherited, SpawnError, spawn
@@ -161,16 +161,19 @@ class Preparation:
         except OSError as error:
             self._hands.fail(f"`{mount.target}` can't be made: {error.strerror}", error)
             return
-        if copies:
-            self._say("copying " + ", ".join(f"`{mount.target}`" for _, mount in copies))
-            self._send(partial(self._copy, commands.cwd, copies), self._after_fetch)
+        if copies or self._spec.resume_from:
+            what = ["checkpoints"] if self._spec.resume_from else []
+            self._say("copying " + ", ".join(what + [f"`{m.target}`" for _, m in copies]))
+            self._send(partial(self._copy, commands, copies), self._after_fetch)
         else:
             self._enter_view(commands)
 
-    def _copy(self, work: str, copies: list[tuple[int, Mount]]) -> None:
+    def _copy(self, commands: Processes, copies: list[tuple[int, Mount]]) -> None:
+        if self._spec.resume_from:
+            checkpoints.resume(self._spec.resume_from, commands.checkpoint_dir)
         for index, mount in copies:
             inside = inside_work(mount.target)
-            target = os.path.join(work, inside) if inside else self._own_copy(index)
+            target = os.path.join(commands.cwd, inside) if inside else self._own_copy(index)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             copying.copy_tree(str(mount.source), target)
 

@@ -9,6 +9,8 @@ A spec is a JSON object with these fields (those without a default must be there
   kept its files are taken over instead; `setup_env` variables of the setup alone.
 - `cwd` an absolute directory, or null for the run's own `work`; `checkpoint_dir`, `output_dir`
   absolute, or null for the run's own.
+- `resume_from` an absolute directory, or null: where `checkpoint_dir` is empty it gets the last
+  whole checkpoints of that one, before the setup.
 - `mounts` a list of `{target, source | secret, copy, read_only}`: `target` absolute or `~/…`;
   `source` an absolute folder or file; `secret` the name of a value that comes beside the spec and
   becomes a file; `copy` gives the run its own copy. `sky_workdir` true shows the work directory
@@ -89,6 +91,7 @@ class Spec(NamedTuple):
     cwd: Optional[str]
     checkpoint_dir: Optional[str]
     output_dir: Optional[str]
+    resume_from: Optional[str]
     mounts: list[Mount]
     sky_workdir: bool
     image: Optional[str]
@@ -220,6 +223,7 @@ def read_spec(raw: JSONObject) -> Spec:
         cwd=reader.directory("cwd"),
         checkpoint_dir=reader.directory("checkpoint_dir"),
         output_dir=reader.directory("output_dir"),
+        resume_from=reader.directory("resume_from"),
         mounts=_read_mounts(reader),
         sky_workdir=reader.flag("sky_workdir"),
         image=reader.optional_text("image"),

@@ -34,7 +34,9 @@ def sentence(record: ev.Record) -> str:
     match event:
         case ev.Submitted():
             held = ", held" if event.submit.held else ""
-            return f"submitted by {event.owner} to queue {event.submit.queue}{held}"
+            resumes = event.submit.resumes
+            saved = f", to go on from what {resumes} saved" if resumes else ""
+            return f"submitted by {event.owner} to queue {event.submit.queue}{held}{saved}"
         case ev.Held() | ev.Requeued() | ev.WorkloadEnded():
             return _queue_sentence(event)
         case ev.Released():

@@ -1,4 +1,4 @@
-"""`stw rerun`: submits a workload's task once more, with the code it had."""
+"""`stw rerun`: submits a workload's task once more, with the code it had, and what it saved."""
 
 from typing import Any
 
@@ -10,8 +10,10 @@ from stellwerk.cli.session import complete_names, connect
 from stellwerk.cli.terminal import Narrator
 
 
-@click.command("rerun", epilog="Example: stw rerun digits")
+@click.command("rerun", epilog="Example: stw rerun digits --resume --time-limit 4h")
 @click.argument("name", shell_complete=complete_names)
+@click.option("--resume", is_flag=True, help="Go on from its last checkpoints.")
+@click.option("--time-limit", metavar="2h", help="Another time limit than it had.")
 @click.option("-d", "--detach", is_flag=True, help="Submit only; don't follow.")
 @click.option("--key", default="", help="Submit at most once under this key.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the job's output, and why it failed.")
@@ -25,13 +27,16 @@ from stellwerk.cli.terminal import Narrator
 def command(name: str, key: str, **flags: Any) -> int:
     """Submit the same task again: same text, code, variables and secrets; then follow it.
 
-    It is a new job, with empty folders for checkpoints and outputs. What you have changed since
-    counts only for `stw run`.
+    It is a new job, with empty folders for checkpoints and outputs; with --resume it has its own
+    copy of the old one's last checkpoints. What you have changed since counts only for `stw run`.
     """
+    limit_ms = _span("time-limit", flags["time_limit"])
     client = connect()
     narrator = Narrator(quiet=flags["quiet"])
-    submitted = client.rerun(name, key=key)
+    submitted = client.rerun(name, key=key, resume=flags["resume"], time_limit_ms=limit_ms)
     narrator.say(f"submitted {submitted.name} ({submitted.id}), the task of {name} again")
+    for told in submitted.notices:
+        narrator.say(told.message)
     if flags["output_format"] == "json":
         write_data({"id": submitted.id, "name": submitted.name, "phase": submitted.phase}, "json")
         return 0
@@ -42,3 +47,13 @@ def command(name: str, key: str, **flags: Any) -> int:
         narrator.say(f"  next: stw logs -f {submitted.name}   or: stw show {submitted.name}")
         return 0
     return followed(client, submitted.id, narrator)
+
+
+def _span(flag: str, written: str | None) -> int | None:
+    """The milliseconds of a time span with its unit; None if it wasn't given."""
+    if written is None:
+        return None
+    from stellwerk.core.describe.overrides import read_flag
+
+    value: int = read_flag(flag, written)
+    return value

@@ -144,6 +144,14 @@ def _with_gpus(request: ResourceRequest, wish: Wish | None) -> list[ResourceRequ
     ]
 
 
+def read_flag(flag: str, written: str) -> Any:
+    """What a flag says by itself, where there is no task; raises SpecError."""
+    report = Report("")
+    value = EXTRAS[flag](report, Node("scalar", 0, 0, written), f"--{flag}")
+    report.finish()
+    return value
+
+
 def _count(report: Report, node: Node, path: str) -> int | None:
     written = str(node.value).strip()
     if written.isascii() and written.isdigit() and len(written) < 10:

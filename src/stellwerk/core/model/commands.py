@@ -11,7 +11,10 @@ from stellwerk.core.model.workload import Policies
 
 
 class Submit(Struct, frozen=True, tag="submit", omit_defaults=True):
-    """A new workload under a name that the store has already made unique."""
+    """A new workload under a name that the store has already made unique.
+
+    ``resumes`` names the workload from whose checkpoints it goes on ("" = it begins anew).
+    """
 
     id: WorkloadId
     name: str
@@ -25,6 +28,7 @@ class Submit(Struct, frozen=True, tag="submit", omit_defaults=True):
     labels: dict[str, str] = {}
     policies: Policies = Policies()
     held: bool = False
+    resumes: WorkloadId = WorkloadId("")
 
 
 class Cancel(Struct, frozen=True, tag="cancel"):

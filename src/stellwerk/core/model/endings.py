@@ -69,7 +69,8 @@ ENDED = {
         "ended",
         "you",
         "it ran longer than its time limit[ of {limit_ms}]",
-        "give it more with --time-limit; what it saved stays: `stw ls NAME checkpoints:`",
+        "`stw rerun NAME --resume` goes on from its last checkpoint, with as much time again; "
+        "`--time-limit 8h` gives it more",
     ),
     "out_of_memory": Entry(
         "ended",

@@ -105,7 +105,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     """A submitted task. ``task`` and ``snapshot`` name blobs: texts and code stay out of memory.
 
     ``version`` counts changes, so that an action planned on an older state is seen to be stale.
-    ``order`` is the sequence number of its submission and breaks ties in the queue.
+    ``order`` is the sequence number of its submission and breaks ties in the queue. ``resumes``
+    names the workload with whose checkpoints it starts ("" = with none).
     """
 
     id: WorkloadId
@@ -135,6 +136,7 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     reasons: tuple[Reason, ...] = ()
     decision: str = ""
     ended_ms: int = 0
+    resumes: WorkloadId = WorkloadId("")
 
     @property
     def live_run(self) -> Run | None:

@@ -118,6 +118,7 @@ def _fold_submitted(state: State, at_ms: int, event: ev.Submitted) -> None:
         labels=submit.labels,
         snapshot=intern(submit.snapshot),
         policies=submit.policies,
+        resumes=submit.resumes,
         queued_ms=at_ms,
         phase="Held" if submit.held else "Pending",
         reasons=(Reason("held", {"actor": event.owner}),) if submit.held else (),

@@ -25,6 +25,7 @@ from stellwerk.drivers.base import (
     Left,
     LogChunk,
     LogStream,
+    Saved,
     StartOrder,
     StopOrder,
 )
@@ -34,6 +35,7 @@ from stellwerk.drivers.local.agents import AgentHouse, agent_socket
 from stellwerk.drivers.local.layout import lay_out, remove_layout
 from stellwerk.drivers.local.translate import inventory_of, report_of, sample_of, spec_of, why_of
 from stellwerk.drivers.local.workdir import BlobReader
+from stellwerk.runtime.checkpoints import complete
 from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, open_file, read_json
 
 DRIVER = "local"
@@ -166,6 +168,8 @@ class LocalDriver:
         spec = {**spec_of(order), **laid.spec}
         for what, folder in KEPT.items():
             spec[what] = spec[what] or str(self._home / folder / order.workload)
+        if order.resumes:
+            spec["resume_from"] = str(self._kept("checkpoints", order.resumes))
         sent: JSONObject = {"spec": spec, "secrets": order.secrets}
         if order.secret_files:
             sent["secret_files"] = order.secret_files
@@ -230,6 +234,17 @@ class LocalDriver:
             output=spec.get("output_dir") or files.path("output"),
             checkpoint=spec.get("checkpoint_dir") or files.path("checkpoint"),
         )
+
+    async def checkpoints(self, workload: str) -> Sequence[Saved]:
+        """Looks through the folder that a workload's runs had for them."""
+        found = await asyncio.to_thread(complete, str(self._kept("checkpoints", workload)))
+        return [Saved(one.name, one.bytes, one.modified_ms, one.step) for one in found]
+
+    def _kept(self, kind: Kept, workload: str) -> Path:
+        if RUN_NAME.fullmatch(workload) is None:
+            message = f"`{workload}` is no workload's id"
+            raise DriverError("runtime/spec_invalid", message, final=True)
+        return self._home / kind / workload
 
     async def read_log(
         self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int

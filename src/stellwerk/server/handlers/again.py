@@ -1,7 +1,8 @@
 """Submitting a workload's task once more: what is stored of it is submitted, nothing is read again.
 
 Text, code, variables, flags and sealed secrets are those of the first time; only the owner can do
-it, since the secrets are theirs.
+it, since the secrets are theirs. With `resume` the new workload starts with the last whole
+checkpoints of the old one, in a folder of its own.
 """
 
 import asyncio
@@ -15,11 +16,14 @@ from msgspec import Meta
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.place.decide import never_fits
 from stellwerk.server.handlers.workloads import AnyRequest, actor_of
 from stellwerk.server.ids import Ids
-from stellwerk.server.models import Submitted
+from stellwerk.server.models import Submitted, Told
+from stellwerk.server.resuming import Found, only_on, saved_of
 from stellwerk.server.services import Given, Services
 from stellwerk.store import NewCommand
 
@@ -27,9 +31,15 @@ _ids = Ids()
 
 
 class RerunBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A repeated `key` gives the same workload again instead of another one."""
+    """A repeated `key` gives the same workload again instead of another one.
+
+    `resume` goes on from the checkpoints of the old one; `time_limit_ms` takes the place of its
+    time limit (0: none).
+    """
 
     key: Annotated[str, Meta(max_length=200)] = ""
+    resume: bool = False
+    time_limit_ms: Annotated[int, Meta(ge=0, le=10 * 365 * 86_400_000)] | None = None
 
 
 @post("/workloads/{ref:str}/rerun", tags=["workloads"], summary="Run again", status_code=201)
@@ -53,13 +63,32 @@ async def _rerun(
             f"{workload.name} belongs to {workload.owner}, with the secrets that it needs",
             "submit the task file yourself",
         )
-    submit = await asyncio.to_thread(_submit_of, services, workload)
-    key = data.key if data else ""
-    [ack] = await services.take([NewCommand(actor, workload.project, key, submit)])
-    return Submitted(id=ack.id, name=ack.name, phase="Pending", notices=[])
+    wish = data or RerunBody()
+    notices: list[Told] = []
+    saved: Found | None = None
+    if wish.resume:
+        saved = await saved_of(services, workload)
+        notices.append(Told("resume", _starts_with(saved, services.clock.now_ms()), ""))
+    submit = await asyncio.to_thread(_submit_of, services, workload, saved)
+    if wish.time_limit_ms is not None:
+        policies = msgspec.structs.replace(submit.policies, time_limit_ms=wish.time_limit_ms)
+        submit = msgspec.structs.replace(submit, policies=policies)
+    [ack] = await services.take([NewCommand(actor, workload.project, wish.key, submit)])
+    return Submitted(id=ack.id, name=ack.name, phase="Pending", notices=notices)
 
 
-def _submit_of(services: Services, workload: Workload) -> Submit:
+def _starts_with(saved: Found, now_ms: int) -> str:
+    """`it starts with 2 checkpoints of digits, the newest is epoch-000040.pkl (step 40, 31 kB)`."""
+    count, newest = len(saved.checkpoints), saved.checkpoints[-1]
+    step = "" if newest.step is None else f"step {newest.step}, "
+    age = show_duration(max(0, now_ms - newest.modified_ms) // 1000 * 1000)
+    told = f"{newest.name} ({step}{show_bytes(newest.bytes)}), written {age} ago"
+    if count == 1:
+        return f"it starts with the checkpoint of {saved.workload.name}: {told}"
+    return f"it starts with {count} checkpoints of {saved.workload.name}, the newest is {told}"
+
+
+def _submit_of(services: Services, workload: Workload, saved: Found | None) -> Submit:
     shape = services.pages.shape(workload.shape)
     missing = services.store.blobs.missing([h for h in (workload.task, workload.snapshot) if h])
     if shape is None or missing:
@@ -68,7 +97,10 @@ def _submit_of(services: Services, workload: Workload) -> Submit:
             f"the task of {workload.name} isn't kept any more",
             "submit it from its file",
         )
-    refused = never_fits(shape, [cluster for cluster, _ in services.store.clusters()])
+    clusters = [cluster for cluster, _ in services.store.clusters()]
+    if saved is not None and len(clusters) > 1:
+        shape = only_on(shape, saved.cluster)
+    refused = never_fits(shape, clusters)
     if refused:
         told = map(render, refused)
         raise StellwerkError(
@@ -86,6 +118,7 @@ def _submit_of(services: Services, workload: Workload) -> Submit:
         kind=workload.kind,
         labels=workload.labels,
         policies=workload.policies,
+        resumes=saved.workload.id if saved is not None else WorkloadId(""),
     )
 
 

@@ -10,6 +10,7 @@ from stellwerk.drivers.base import DriverError, Kept, Left, Tidies
 from stellwerk.server.services import PROJECT, Services
 from stellwerk.server.tidying.rules import Found, Kind, due
 from stellwerk.server.tidying.tally import Tally
+from stellwerk.store import WorkloadFilter
 
 log = logging.getLogger("stellwerk.server")
 
@@ -53,11 +54,19 @@ class Places:
     async def _folders(self, driver: Tidies, kind: Kept) -> None:
         left = await driver.folders_left(kind)
         found = await self._over(left, WorkloadId)
+        if kind == "checkpoints":
+            wanted = await asyncio.to_thread(self._wanted_checkpoints)
+            found = [one for one in found if one.name not in wanted]
 
         async def remove(one: Found) -> None:
             await driver.remove_folder(kind, one.name)
 
         await self._remove(kind, left, found, remove)
+
+    def _wanted_checkpoints(self) -> frozenset[str]:
+        """The workloads from whose checkpoints one goes on that isn't over."""
+        rows = self._services.store.workloads(WorkloadFilter())
+        return frozenset(row.workload.resumes for row in rows if row.workload.resumes)
 
     async def _over(
         self, left: Sequence[Left], workload_named: Callable[[str], WorkloadId]
