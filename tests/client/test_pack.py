@@ -16,7 +16,6 @@ from stellwerk.client.pack import (
     pack,
     pack_sources,
     sha256,
-    upload,
 )
 from stellwerk.core.model.errors import StellwerkError
 
@@ -258,17 +257,6 @@ def test_a_damaged_cache_is_forgotten(top: Path, cache: str) -> None:
     for path in Path(cache, "hashes").iterdir():
         path.write_text("{not json")
     assert pack(str(top), cache, ALL).hash == before
-
-
-def test_a_file_that_changes_while_it_is_sent_is_named(top: Path, cache: str) -> None:
-    """What was promised in the manifest is what is sent, or nothing is."""
-    write(top, {"a": "1"})
-    packed = pack(str(top), cache, ALL)
-    write(top, {"a": "2"})
-    sent: list[str] = []
-    with pytest.raises(StellwerkError, match="changed while"):
-        upload(packed, list, lambda digest, _data: sent.append(digest))
-    assert sent == []
 
 
 def test_manifests_read_back(top: Path, cache: str) -> None:

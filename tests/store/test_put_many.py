@@ -7,6 +7,7 @@ import pytest
 
 from stellwerk.store import BlobStore, StoreError
 from stellwerk.store import blobs as module
+from stellwerk.store import together
 
 
 @pytest.mark.parametrize("count", [0, 1, module.FEW, module.FEW + 1, 200])
@@ -29,7 +30,7 @@ def test_nothing_is_left_when_it_fails(tmp_path: Path, monkeypatch: pytest.Monke
     def broken(_folder: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(module, "flush_file_system", broken)
+    monkeypatch.setattr(together, "flush_file_system", broken)
     with pytest.raises(StoreError) as caught:
         store.put_many([b"%d" % n for n in range(50)])
     assert caught.value.code == "store/io"

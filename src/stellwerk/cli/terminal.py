@@ -70,6 +70,11 @@ class Narrator:
         self._started = time.monotonic()
         self._lock = threading.RLock()
 
+    @property
+    def shows_progress(self) -> bool:
+        """Whether a line can be shown that is written over."""
+        return self._transient
+
     def say(self, line: str, style: str = "") -> None:
         """One line of narration."""
         if self._quiet:

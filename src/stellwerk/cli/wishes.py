@@ -6,7 +6,8 @@ Turns them into a wish for the client: variables and secrets are read where the 
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -14,9 +15,10 @@ import click
 from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
 from stellwerk.cli.render.units import plural, size
 from stellwerk.cli.session import parse_labels
-from stellwerk.cli.terminal import Narrator
+from stellwerk.cli.terminal import TRANSIENT_AFTER_S, Narrator
 from stellwerk.client.pack import TooLargeError
 from stellwerk.client.prepare import Prepared, Wish, prepare
+from stellwerk.client.upload import Sent
 from stellwerk.client.wire import Override, Told
 from stellwerk.config import Settings
 from stellwerk.core.model.errors import StellwerkError
@@ -165,6 +167,28 @@ def tell_packed(prepared: Prepared, how: str, narrator: Narrator) -> None:
         narrator.say(f"packed {plural(files, 'file')}, {size(bytes)} ({how})")
         for notice in (notice for one in packed for notice in one.notices):
             narrator.say(f"note: {notice}")
+
+
+def sending(narrator: Narrator) -> Callable[[Sent], None]:
+    """Tells how an upload gets on: on a terminal by a line that changes, elsewhere by one line.
+
+    An upload of less than a second isn't told of.
+    """
+    began = time.monotonic()
+    told = False
+
+    def tell(sent: Sent) -> None:
+        nonlocal told
+        if narrator.shows_progress:
+            narrator.progress(
+                f"sending: {sent.files:,} of {plural(sent.of_files, 'file')}, "
+                f"{size(sent.bytes)} of {size(sent.of_bytes)}"
+            )
+        elif not told and time.monotonic() - began >= TRANSIENT_AFTER_S:
+            told = True
+            narrator.say(f"sending {plural(sent.of_files, 'file')}, {size(sent.of_bytes)}")
+
+    return tell
 
 
 def tell_notices(notices: Sequence[Told], narrator: Narrator) -> None:

@@ -13,17 +13,17 @@ can't be asked. Times are `*_ms` integers UTC; limits that a caller gives are se
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Literal, TypeVar, Unpack
 from urllib.parse import urlencode
 
 import msgspec
 
 from stellwerk.client.ahead import Expected, Forecasts, Planned
-from stellwerk.client.connection import Answer, Transport, UnreachableError
+from stellwerk.client.connection import UnreachableError
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
-from stellwerk.client.launch import ensure_server
-from stellwerk.client.parts import decode, new_key, part, with_key
-from stellwerk.client.refusals import refusal
+from stellwerk.client.parts import new_key, part, with_key
+from stellwerk.client.refusals import ApiError
+from stellwerk.client.requests import Requests
 from stellwerk.client.streams import EventReader, LogReader, Retry
 from stellwerk.client.wire import (
     Changed,
@@ -42,58 +42,18 @@ from stellwerk.client.wire import (
     Swept,
     Until,
 )
-from stellwerk.config import Settings, load
 
 if TYPE_CHECKING:
     from stellwerk.client.prepare import Prepared
 
 T = TypeVar("T")
 PAGE = 2000
-ASK_BLOBS = 5000
+ASK_BLOBS = 100_000
 LONG_POLL_MS = 25_000
 
 
-class Client:
+class Client(Requests):
     """A connection to one server, which is started when it is first needed (`start=False`: not)."""
-
-    def __init__(
-        self,
-        socket: str | None = None,
-        *,
-        start: bool = True,
-        timeout_s: float = 60.0,
-        settings: Settings | None = None,
-    ) -> None:
-        self.settings = settings or load()
-        self._start = start and socket is None
-        self._ready = False
-        self.transport = Transport(socket or self.settings.socket, timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def twin(self) -> "Client":
-        """Another client of the same server with connections of its own, for another thread."""
-        twin = Client(self.transport.path, settings=self.settings)
-        twin._start, twin._ready = self._start, self._ready
-        return twin
-
-    def close(self) -> None:
-        """Lets go of the connection; the server and its jobs go on."""
-        self.transport.close()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the server has been made sure of once."""
-        return self._ready
-
-    def ensure_server(self) -> bool:
-        """Starts the server if it isn't running; says whether it had to."""
-        self._ready = True
-        return ensure_server(self.settings) if self._start else False
 
     # submitting
 
@@ -187,6 +147,20 @@ class Client:
     def put_blob(self, digest: str, data: bytes) -> None:
         """Stores content under its sha256; refused where the two don't belong together."""
         self._send("PUT", f"/v1/blobs/{digest}", data, "application/octet-stream", timeout_s=600)
+
+    def put_blobs(self, contents: Sequence[tuple[str, bytes]]) -> None:
+        """Stores many small contents in one request: all are durable then, or none is kept.
+
+        A server of an older version gets them one by one.
+        """
+        body = b"".join(b"%b %d\n%b" % (hash.encode(), len(data), data) for hash, data in contents)
+        try:
+            self._send("POST", "/v1/blobs/batch", body, "application/octet-stream", timeout_s=600)
+        except ApiError as error:
+            if error.code not in {"request/path", "request/method"}:
+                raise
+            for digest, data in contents:
+                self.put_blob(digest, data)
 
     # looking
 
@@ -351,41 +325,8 @@ class Client:
         """Ends the server; jobs go on and are found again by the next one."""
         self._send("POST", "/v1/server/stop", b"{}")
 
-    # how
-
     def _verb(self, name: str, verb: str, body: object = None) -> Changed:
         return self._order(f"/v1/workloads/{part(name)}/{verb}", Changed, body)
-
-    def _order(self, target: str, kind: type[T], body: object = None) -> T:
-        """Sends a command under a key of its own, so that a repeated request is the same."""
-        data, headers = msgspec.json.encode(body or {}), {"Idempotency-Key": new_key()}
-        return decode(self._send("POST", target, data, headers=headers).body, kind)
-
-    def _get(self, target: str, kind: type[T]) -> T:
-        return decode(self._send("GET", target).body, kind)
-
-    def _post(self, target: str, kind: type[T], body: object, timeout_s: float | None = None) -> T:
-        data = msgspec.json.encode(body)
-        return decode(self._send("POST", target, data, timeout_s=timeout_s).body, kind)
-
-    def _send(
-        self,
-        method: str,
-        target: str,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout_s: float | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        if not self._ready:
-            self.ensure_server()
-        sent = dict(headers or {})
-        if body is not None:
-            sent["Content-Type"] = content_type
-        answer = self.transport.request(method, target, body, sent, timeout_s=timeout_s)
-        if answer.status >= 400:
-            raise refusal(answer.status, answer.body)
-        return answer
 
 
 _REACHED: dict[Until, tuple[str, ...]] = {

@@ -8,7 +8,7 @@ are those of the last packing aren't read again.
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -166,43 +166,6 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def upload(
-    packed: Packed,
-    missing: Callable[[Sequence[str]], Sequence[str]],
-    put: Callable[[str, bytes], None],
-) -> int:
-    """Sends what the other side lacks, the manifest last; gives the number of bytes sent.
-
-    Whoever has the manifest has everything in it. A file that changed since it was packed is named.
-    """
-    if not missing([packed.hash]):
-        return 0
-    sent = 0
-    for digest in missing(list(packed.sources)):
-        source = packed.sources[digest]
-        data = source if isinstance(source, bytes) else _read_again(source, digest)
-        put(digest, data)
-        sent += len(data)
-    put(packed.hash, packed.data)
-    return sent + len(packed.data)
-
-
-def _read_again(path: str, digest: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise StellwerkError([_unreadable(path, error)]) from error
-    if sha256(data) != digest:
-        problem = Problem(
-            "workdir/changed",
-            f"{path} changed while it was being packed",
-            "submit again once nothing writes it, or name it in .skyignore",
-        )
-        raise StellwerkError([problem])
-    return data
-
-
 def _refuse_large(top: str, walk: "_Walk", limits: Limits) -> None:
     if len(walk.found) <= limits.files and walk.bytes <= limits.bytes:
         return
@@ -216,7 +179,8 @@ def _refuse_large(top: str, walk: "_Walk", limits: Limits) -> None:
     raise TooLargeError([problem])
 
 
-def _unreadable(path: str, error: OSError) -> Problem:
+def unreadable(path: str, error: OSError) -> Problem:
+    """A file that can't be packed because it can't be read."""
     return Problem(
         "workdir/unreadable",
         f"{path} can't be read: {error.strerror}",
@@ -261,7 +225,7 @@ class _Walk:
             try:
                 digest = cache.get(path, status) or cache.put(path, status, _hash_file(full))
             except OSError as error:
-                self._problems.append(_unreadable(full, error))
+                self._problems.append(unreadable(full, error))
                 continue
             mode = stat.S_IMODE(status.st_mode)
             self.entries.append(FileEntry(path, mode, status.st_size, digest))
@@ -299,7 +263,7 @@ class _Walk:
                     key=lambda child: child.name,
                 )
         except OSError as error:
-            self._problems.append(_unreadable(os.path.join(self.top, folder), error))
+            self._problems.append(unreadable(os.path.join(self.top, folder), error))
             return
         ignores = self._ignores
         if ignores is not None:
@@ -327,7 +291,7 @@ class _Walk:
                 self._link(path, os.readlink(child.path))
                 return
         except OSError as error:
-            self._problems.append(_unreadable(child.path, error))
+            self._problems.append(unreadable(child.path, error))
             return
         if stat.S_ISREG(status.st_mode):
             self.found.append(_Found(path, status))

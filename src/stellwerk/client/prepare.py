@@ -24,6 +24,7 @@ from stellwerk.core.model.task import Task
 if TYPE_CHECKING:
     from stellwerk.client.api import Client
     from stellwerk.client.pack import Limits, Packed
+    from stellwerk.client.upload import Tell
 
 LARGEST_TEXT = 2 * 2**20
 STDIN = "-"
@@ -57,13 +58,13 @@ class Prepared(NamedTuple):
         """All that was packed."""
         return [*([self.packed] if self.packed else []), *self.mounts.values()]
 
-    def upload(self, client: "Client") -> int:
-        """Sends what the server lacks; gives the bytes sent."""
+    def upload(self, client: "Client", tell: "Tell | None" = None) -> int:
+        """Sends what the server lacks, and tells how far it is; gives the bytes sent."""
         if not self.everything:
             return 0
-        from stellwerk.client.pack import upload
+        from stellwerk.client.upload import quietly, upload
 
-        return sum(upload(one, client.missing_blobs, client.put_blob) for one in self.everything)
+        return sum(upload(one, client, tell or quietly) for one in self.everything)
 
 
 def prepare(wish: Wish, settings: Settings) -> Prepared:

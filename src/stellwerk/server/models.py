@@ -369,3 +369,10 @@ class Missing(msgspec.Struct, frozen=True):
     """Those of the hashes asked for whose content isn't in the store."""
 
     missing: list[str]
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """How many contents a batch had, and how many of them the store didn't have before."""
+
+    count: int
+    new: int

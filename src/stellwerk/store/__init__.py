@@ -7,6 +7,7 @@ from stellwerk.store.journal import Batch
 from stellwerk.store.references import Marks
 from stellwerk.store.secrets import SecretInfo, SecretStore, SecretValue
 from stellwerk.store.store import Store
+from stellwerk.store.together import Together
 from stellwerk.store.views import Position, Wait, WorkloadFilter, WorkloadRow
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "SecretValue",
     "Store",
     "StoreError",
+    "Together",
     "Wait",
     "WorkloadFilter",
     "WorkloadRow",

@@ -9,19 +9,19 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
 from msgspec import Struct
 
 from stellwerk.core.model.ids import BlobHash
-from stellwerk.store.disk import flush_file_system, flush_folder
-from stellwerk.store.errors import StoreError, free_bytes, from_os, full, refusal
+from stellwerk.store.disk import flush_folder
+from stellwerk.store.errors import StoreError, free_bytes, from_os, full, refusal, said_in_words
+from stellwerk.store.together import TEMPORARY, Together, damaged
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_TEMPORARY = ".new-"
 _CHUNK_BYTES = 1 << 20
 
 FEW = 8
@@ -49,7 +49,7 @@ class BlobStore:
     def put(self, data: bytes) -> BlobHash:
         """Stores bytes durably; gives their hash. What is there already isn't written again."""
         name = BlobHash(hashlib.sha256(data).hexdigest())
-        if not self._renew(name):
+        if not self.renew(name):
             self.put_stream((data,))
         return name
 
@@ -57,39 +57,22 @@ class BlobStore:
         """Stores many contents durably, with two flushes for all of them; gives their hashes."""
         names = [BlobHash(hashlib.sha256(data).hexdigest()) for data in contents]
         by_name = dict(zip(names, contents, strict=True))
-        new = {name: data for name, data in by_name.items() if not self._renew(name)}
+        new = {name: data for name, data in by_name.items() if not self.renew(name)}
         if len(new) <= FEW:
             for data in new.values():
                 self.put_stream((data,))
             return names
         if free_bytes(str(self.root)) < self.reserve_bytes + sum(map(len, new.values())):
             raise full(str(self.root))
-        waiting: dict[BlobHash, str] = {}
-        try:
-            with _said_in_words(self.root):
-                self._place_together(new, waiting)
-        finally:
-            for path in waiting.values():
-                os.unlink(path)
+        with Together(self) as arriving:
+            for data in new.values():
+                arriving.add(data)
+            arriving.keep()
         return names
 
-    def _place_together(self, new: Mapping[BlobHash, bytes], waiting: dict[BlobHash, str]) -> None:
-        """Writes all, flushes, names all, flushes; ``waiting`` has those that have no name yet."""
-        self.make_folder(self.root)
-        root, mine = str(self.root), f"{_TEMPORARY}{os.urandom(6).hex()}-"
-        for name, data in new.items():
-            path = f"{root}/{mine}{name}"
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
-            waiting[name] = path
-            with open(handle, "wb") as file:
-                file.write(data)
-        flush_file_system(self.root)
-        for folder in sorted({name[:2] for name in new}):
-            self.make_folder(self.root / folder)
-        for name in new:
-            os.rename(waiting[name], f"{root}/{name[:2]}/{name[2:]}")
-            del waiting[name]
-        flush_file_system(self.root)
+    def together(self) -> Together:
+        """Many blobs that come one after another and are kept all at once, or none of them."""
+        return Together(self)
 
     def put_stream(self, chunks: Iterable[bytes], expected: str = "") -> BlobHash:
         """Stores what ``chunks`` yields; refused if its hash isn't the ``expected`` one."""
@@ -128,12 +111,14 @@ class BlobStore:
 
     def path(self, name: str) -> Path:
         """Where a blob is or would be; for those that read it in parts. Never write to it."""
-        _checked(name)
+        self.checked(name)
         return self.root / name[:2] / name[2:]
 
     def missing(self, names: Iterable[str]) -> list[BlobHash]:
         """Those that aren't there, in the order asked for."""
-        return [BlobHash(name) for name in dict.fromkeys(names) if not self._renew(_checked(name))]
+        return [
+            BlobHash(name) for name in dict.fromkeys(names) if not self.renew(self.checked(name))
+        ]
 
     def old(self, before_ms: int) -> dict[str, int]:
         """Blobs last asked for before an instant (UTC), with their sizes.
@@ -171,7 +156,7 @@ class BlobStore:
         if not self.root.is_dir():
             return
         for folder in sorted(self.root.iterdir()):
-            if folder.name.startswith(_TEMPORARY):
+            if folder.name.startswith(TEMPORARY):
                 yield folder, folder.name
             elif folder.is_dir():
                 for path in sorted(folder.iterdir()):
@@ -179,7 +164,18 @@ class BlobStore:
 
     def _place(self, name: str) -> Path:
         """Where a blob is, or what an interrupted `put` left under this name."""
-        return self.root / name if name.startswith(_TEMPORARY) else self.path(name)
+        return self.root / name if name.startswith(TEMPORARY) else self.path(name)
+
+    @staticmethod
+    def checked(name: str) -> str:
+        """A blob's name; refused if it can't be one."""
+        if _HASH.fullmatch(name) is None:
+            raise refusal(
+                "store/bad-hash",
+                f"`{name[:80]}` is not the hash of a blob",
+                "a blob is named by the SHA-256 of its content, 64 digits of 0-9a-f",
+            )
+        return name
 
     def make_folder(self, folder: Path) -> None:
         """Makes a folder once, durably."""
@@ -190,7 +186,7 @@ class BlobStore:
             flush_folder(folder.parent)
         self._folders.add(str(folder))
 
-    def _renew(self, name: str) -> bool:
+    def renew(self, name: str) -> bool:
         """Whether a blob is there; if so, its age begins anew."""
         try:
             os.utime(self.path(name))
@@ -210,9 +206,9 @@ class Incoming:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        with _said_in_words(self._store.root):
+        with said_in_words(str(self._store.root)):
             self._store.make_folder(self._store.root)
-            handle, self._temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self._store.root)
+            handle, self._temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=self._store.root)
             self._file = open(handle, "wb")
         return self
 
@@ -222,20 +218,16 @@ class Incoming:
         if free_bytes(str(self._store.root)) < self._store.reserve_bytes + len(chunk):
             raise full(str(self._store.root))
         self._digest.update(chunk)
-        with _said_in_words(self._store.root):
+        with said_in_words(str(self._store.root)):
             self._file.write(chunk)
 
     def keep(self, expected: str = "") -> BlobHash:
         """Makes it durable under its hash; refused if that isn't the ``expected`` one."""
         assert self._file is not None, "outside its context"
         name = BlobHash(self._digest.hexdigest())
-        if expected and name != _checked(expected):
-            raise refusal(
-                "store/blob-damaged",
-                f"the content sent for blob {expected} has the hash {name}",
-                "send it again",
-            )
-        with _said_in_words(self._store.root):
+        if expected and name != self._store.checked(expected):
+            raise damaged(expected, name)
+        with said_in_words(str(self._store.root)):
             self._file.flush()
             os.fsync(self._file.fileno())
             path = self._store.path(name)
@@ -254,14 +246,6 @@ class Incoming:
             os.unlink(self._temporary)
 
 
-@contextmanager
-def _said_in_words(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise from_os(error, str(root)) from error
-
-
 def chunks_of(path: Path) -> Iterator[bytes]:
     """Reads a file in parts, for `BlobStore.put_stream`."""
     with open(path, "rb") as file:
@@ -274,16 +258,6 @@ def _stat(path: Path) -> os.stat_result | None:
         return path.stat()
     except FileNotFoundError:
         return None
-
-
-def _checked(name: str) -> str:
-    if _HASH.fullmatch(name) is None:
-        raise refusal(
-            "store/bad-hash",
-            f"`{name[:80]}` is not the hash of a blob",
-            "a blob is named by the SHA-256 of its content, 64 digits of 0-9a-f",
-        )
-    return name
 
 
 def _absent(name: str) -> StoreError:

@@ -27,6 +27,8 @@ The database's and the disk's own errors are told apart here and nowhere else. C
 import errno
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -66,6 +68,15 @@ class StoreError(StellwerkError):
 def refusal(code: str, message: str, help: str = "") -> StoreError:
     """Makes the common error of one problem."""
     return StoreError([Problem(code, message, help)])
+
+
+@contextmanager
+def said_in_words(place: str) -> Iterator[None]:
+    """Turns an error of the disk into a StoreError."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os(error, place) from error
 
 
 def full(place: str) -> StoreError:

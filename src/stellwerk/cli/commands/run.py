@@ -14,6 +14,7 @@ from stellwerk.cli.wishes import (
     TaskCommand,
     prepared_of,
     refused,
+    sending,
     task_options,
     tell_notices,
     tell_packed,
@@ -86,7 +87,7 @@ def _submitted(client: Client, wish: Wish, narrator: Narrator) -> Submitted:
     """Sends code and task; says what was sent, or everything that is wrong and stops."""
     try:
         prepared = prepared_of(wish, client.settings, narrator)
-        sent = prepared.upload(client)
+        sent = prepared.upload(client, sending(narrator))
         submitted = client.submit_prepared(prepared.submission)
     except StellwerkError as error:
         raise refused(error, narrator, "nothing was submitted") from error

@@ -9,9 +9,12 @@ from litestar.params import JSONBody, PathParameter
 from litestar.response import File
 
 from stellwerk.core.model.errors import StellwerkError
-from stellwerk.server.models import Hashes, Missing
+from stellwerk.server.framing import Frames
+from stellwerk.server.models import Hashes, Kept, Missing
 from stellwerk.server.services import Given
+from stellwerk.store import Together
 
+BATCH_BYTES = 64 * 2**20
 BLOB_BYTES = 10 * 2**30
 LIST_BYTES = 16 * 2**20
 PIECE_BYTES = 2**20
@@ -54,6 +57,33 @@ async def put_blob(hash: HashPath, request: Request[Any, Any, Any], services: Gi
             await asyncio.to_thread(blob.keep, hash)
 
 
+@post(
+    "/blobs/batch",
+    tags=["content"],
+    summary="Send much content",
+    status_code=200,
+    request_max_body_size=BATCH_BYTES,
+)
+async def put_blobs(request: Request[Any, Any, Any], services: Given) -> Kept:
+    """Takes up to 20,000 contents in one body of up to 64 MiB: for each a line `HASH LENGTH`, then
+    so many raw bytes (up to 8 MiB). They are durable together when this is answered. If one has
+    another hash, or the body is cut off, none of them is kept.
+    """
+    frames = Frames()
+    with services.store.blobs.together() as batch:
+        async for piece in _pieces(request):
+            await asyncio.to_thread(_add, batch, frames, piece)
+        frames.end()
+        async with services.gate.passing():
+            new = await asyncio.to_thread(batch.keep)
+    return Kept(count=frames.count, new=new)
+
+
+def _add(batch: Together, frames: Frames, piece: bytes) -> None:
+    for blob in frames.feed(piece):
+        batch.add(blob.data, blob.hash)
+
+
 @get(
     "/blobs/{hash:str}",
     tags=["content"],
@@ -80,4 +110,4 @@ async def _pieces(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
         yield bytes(gathered)
 
 
-HANDLERS = [list_missing, put_blob, get_blob]
+HANDLERS = [list_missing, put_blob, put_blobs, get_blob]
