@@ -117,6 +117,29 @@ def test_a_secret_reaches_the_run_and_no_file(machine: Machine) -> None:
     play(machine, scene)
 
 
+def test_a_run_starts_with_the_checkpoints_of_another_workload(machine: Machine) -> None:
+    """In a folder of its own, once: what it removes or changes there doesn't come back."""
+
+    async def scene(session: Session) -> None:
+        save = "cd $STELLWERK_CHECKPOINT_DIR; mkdir step-1; echo 1 > step-1/w; touch half.tmp"
+        await session.ends(await start(session, an_order("w-1-1", script=save)))
+        driver = session.driver
+        assert isinstance(driver, LocalDriver)
+        assert [one.name for one in await driver.checkpoints("w-1")] == ["step-1"]
+        go_on = "cd $STELLWERK_CHECKPOINT_DIR; ls; cat step-1/w; echo 2 > step-1/w"
+        for number, said in ((1, b"step-1\n1\n"), (2, b"step-1\n2\n")):
+            order = an_order(f"w-2-{number}", generation=number, script=go_on)
+            run = await start(session, replace(order, resumes="w-1"))
+            await session.ends(run)
+            assert await session.log(run) == said
+        nothing = await start(session, replace(an_order("w-3-1"), resumes="w-none"))
+        end = await session.ends(nothing)
+        assert end.how == "spawn_failed"
+        assert "no checkpoints to go on from" in end.message
+
+    play(machine, scene)
+
+
 def test_what_a_run_uses_is_reported(machine: Machine) -> None:
     """While it goes on, soon after it began."""
 
