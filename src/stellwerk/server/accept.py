@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from stellwerk.config import Settings, load
+from stellwerk.core.describe.commands import called
 from stellwerk.core.describe.places import targets
 from stellwerk.core.describe.support import missing_secrets
 from stellwerk.core.lower import Lowered, lower
@@ -170,8 +171,7 @@ def name_of(task: Task, item: SubmitItem) -> str:
             message = f"`{task.name}` looks like a workload's id"
             raise StellwerkError.of("spec/name", message, "choose another name")
         return task.name
-    source = item.argv[0] if item.argv else item.file
-    stem = os.path.basename(source).rsplit(".", 1)[0]
+    stem = called(item.argv) if item.argv else os.path.basename(item.file).rsplit(".", 1)[0]
     return _UNFIT.sub("-", stem.lower()).strip("-")[:40].strip("-") or "task"
 
 
