@@ -106,6 +106,8 @@ class Cluster(Struct, frozen=True, omit_defaults=True):
     machine that estimates were made for. ``wait_s`` is how long its own queue is expected to keep
     work waiting. ``reliability`` is the part of runs (0..1) that no failure of the cluster ended.
     ``room_bytes`` is where data can be put, ``evictable_bytes`` what could be thrown away for it.
+    ``lease_s`` is how often it renews its lease (0 = it has none). ``kubernetes`` is the version of
+    its API server, ``annotations`` are those of its object.
     """
 
     name: str
@@ -129,3 +131,25 @@ class Cluster(Struct, frozen=True, omit_defaults=True):
     speed: float = 1.0
     wait_s: float = 0.0
     reliability: float | None = None
+    lease_s: int = 0
+    kubernetes: str = ""
+    annotations: dict[str, str] = {}
+
+
+_REGIONS = ("region", "region.open-cluster-management.io", "topology.kubernetes.io/region")
+_ZONES = ("zone", "zone.open-cluster-management.io", "topology.kubernetes.io/zone")
+
+
+def region_of(cluster: Cluster) -> str:
+    """The region that a cluster is in, by its claims and then by its labels; "" = unknown."""
+    return _first(cluster, _REGIONS)
+
+
+def zone_of(cluster: Cluster) -> str:
+    """The zone that a cluster is in, by its claims and then by its labels; "" = unknown."""
+    return _first(cluster, _ZONES)
+
+
+def _first(cluster: Cluster, keys: tuple[str, ...]) -> str:
+    said = (facts.get(key, "") for facts in (cluster.claims, cluster.labels) for key in keys)
+    return next((value for value in said if value), "")
