@@ -73,7 +73,8 @@ class Held(Struct, frozen=True, omit_defaults=True):
 
     ``bytes`` None = it has something and nobody knows how much. ``shared_bytes`` counts content
     that another revision (the one asked for) has in common with this one. ``pinned`` data can't be
-    evicted.
+    evicted. ``content`` is the hash of what is really there, where somebody looked.
+    ``lost_probability`` (0..1) is how likely it is gone before work can use it.
     """
 
     data: str
@@ -83,6 +84,8 @@ class Held(Struct, frozen=True, omit_defaults=True):
     observed_ms: int = 0
     source: str = ""
     pinned: bool = False
+    content: str = ""
+    lost_probability: float = 0.0
 
 
 class Costs(Struct, frozen=True, omit_defaults=True):
