@@ -31,6 +31,8 @@ from stellwerk.core.describe.commands import called
         ("mpirun -n 4 python solve.py", "solve"),
         ("CUDA_VISIBLE_DEVICES=0 python eval.py", "eval"),
         ("env A=1 nohup nice -n 5 timeout 10m ./simulate.sh 3", "simulate"),
+        ("env -u 'a b' -C /tmp python a.py", "a"),
+        ("env -u 'a b' !", "env"),
         ("perl -pe s/a/b/", "perl"),
         ("Rscript fit.R", "fit"),
         ("./a.out", "a.out"),

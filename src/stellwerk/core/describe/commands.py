@@ -18,9 +18,9 @@ _TEXT_BY_C = re.compile(r"(?:python|pypy)[0-9.]*|ipython3?|\w*sh")
 _LAUNCHERS = frozenset(
     (
         "torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun",
-        "composer", "colossalai", "fabric", "lightning", "litgpt", "uv", "poetry", "pipenv", "pdm", "hatch",
-        "rye", "conda", "mamba", "micromamba", "pixi", "coverage", "kernprof", "nsys", "ncu",
-        "py-spy", "viztracer", "xvfb-run", "stellwerk", "stw",
+        "composer", "colossalai", "fabric", "lightning", "litgpt", "uv", "poetry", "pipenv",
+        "pdm", "hatch", "rye", "conda", "mamba", "micromamba", "pixi", "coverage", "kernprof",
+        "nsys", "ncu", "py-spy", "viztracer", "xvfb-run", "stellwerk", "stw",
     )
 )  # fmt: skip
 """Programs with words of their own before the script; it is known by its ending."""
@@ -46,6 +46,7 @@ _SCRIPT = re.compile(r".*[^/]\.(?:py|pyz|sh|bash|zsh|R|r|jl|pl|rb|js|mjs|ts|lua|
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _VALUE = re.compile(r"[0-9][0-9.,:x-]*[smhdkMG]?")
 _TAKES_VALUE = frozenset(("-W", "-X", "-o", "-O", "--rcfile", "--init-file"))
+_PREFIX_TAKES_VALUE = frozenset(("-u", "-C", "-n", "-s", "-k"))
 MOST_WORDS = 1000
 
 
@@ -112,8 +113,9 @@ def _of_launcher(words: list[str]) -> str:
 def _after_prefix(words: list[str]) -> list[str]:
     """From the first word that is no option, number or variable."""
     for at, word in enumerate(words):
-        if not (word.startswith("-") or _ASSIGNMENT.fullmatch(word) or _VALUE.fullmatch(word)):
-            return words[at:]
+        is_value = _VALUE.fullmatch(word) or (at and words[at - 1] in _PREFIX_TAKES_VALUE)
+        if not (is_value or word.startswith("-") or _ASSIGNMENT.fullmatch(word)):
+            return words[at:] if any(map(str.isalnum, word)) else []
     return []
 
 
