@@ -14,7 +14,6 @@ from stellwerk.config import load
 from tests.cli.conftest import Stw
 from tests.client.fake_server import (
     STATUS,
-    Asked,
     FakeServer,
     Says,
     reason,
@@ -126,27 +125,6 @@ def test_one_refusal_does_not_stop_the_others(server: FakeServer, stw: Stw) -> N
     assert len(server.asked) == 3
 
 
-def test_verbs_act_on_labels(server: FakeServer, stw: Stw) -> None:
-    """Those that the verb can be for, by id."""
-    rows = [row("a", "Pending"), row("b", "Running"), row("c", "Held")]
-    server.on("GET", "/v1/workloads", {"items": rows, "seq": 1, "next": None})
-    server.on("POST", "/v1/workloads/[^/]+/hold", CHANGED)
-    assert stw("hold", "-l", "team=x").code == 0
-    assert server.asked[0].query["label"] == "team=x"
-    assert [asked.path.split("/")[3] for asked in server.asked[1:]] == [rows[0]["id"]]
-
-
-def test_all_needs_a_yes(server: FakeServer, stw: Stw) -> None:
-    """Without a terminal nobody can be asked."""
-    rows = [row("a", "Pending"), row("b", "Running")]
-    server.on("GET", "/v1/workloads", {"items": rows, "seq": 1, "next": None})
-    server.on("POST", "/v1/workloads/[^/]+/cancel", CHANGED)
-    assert stw("cancel", "--all").code == 2
-    assert len(server.asked) == 1
-    assert stw("cancel", "--all", "--yes", "--now").code == 0
-    assert server.asked[-1].json() == {"now": True}
-
-
 @pytest.mark.parametrize(
     ("phase", "told"),
     [
@@ -161,28 +139,10 @@ def test_cancel_tells_what_came_of_it(server: FakeServer, stw: Stw, phase: str, 
     assert stw("cancel", "a").err.splitlines()[0] == told
 
 
-def test_many_are_asked_for_at_once(server: FakeServer, stw: Stw) -> None:
-    """All of them, told in order, the long tail as a number."""
-    rows = [row(f"j{n}", "Pending") for n in range(60)]
-    by_id = {one["id"]: one["name"] for one in rows}
-    server.on("GET", "/v1/workloads", {"items": rows, "seq": 1, "next": None})
-
-    def hold(asked: Asked) -> Any:
-        name = by_id[asked.path.split("/")[3]]
-        if name == "j7":
-            return refuses("phase/not-pending", "j7 is Running", 409, 1)
-        return {"id": "w", "name": name, "phase": "Held"}
-
-    server.on("POST", "/v1/workloads/[^/]+/hold", hold)
-    result = stw("hold", "--all")
-    assert result.code == 1
-    lines = result.err.splitlines()
-    assert lines[:3] == ["error[phase/not-pending]  j7 is Running", "j0 held back", "j1 held back"]
-    assert lines[-2:] == ["and 39 more held back", "next: stw ps"]
-    assert len([asked for asked in server.asked if asked.method == "POST"]) == len(by_id)
-
-
-@pytest.mark.parametrize("arguments", [[], ["a", "--all"], ["a", "-l", "x=y"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["a", "--all"], ["a", "-l", "x=y"], ["--all", "-l", "x=y"], ["a", "--phase", "Held"]],
+)
 def test_a_bulk_verb_wants_to_know_which(stw: Stw, arguments: list[str]) -> None:
     """Never all by accident."""
     result = stw("cancel", *arguments)

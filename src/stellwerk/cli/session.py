@@ -43,23 +43,6 @@ def parse_labels(given: Sequence[str]) -> dict[str, str]:
     return labels
 
 
-def chosen_names(
-    client: Client, names: Sequence[str], labels: Sequence[str], *, everything: bool, phases: str
-) -> list[str]:
-    """The workloads that a bulk verb is for: named, by label, or all; never none by accident."""
-    if sum((bool(names), bool(labels), everything)) != 1:
-        raise usage(
-            "usage/which",
-            "say which workloads: names, or -l KEY=VALUE, or --all",
-            "stw ps lists them",
-        )
-    if names:
-        return list(dict.fromkeys(names))
-    rows = client.list(labels=parse_labels(labels))
-    wanted = phases.split()
-    return [row.id for row in rows if not wanted or row.phase in wanted]
-
-
 def forecasts(client: Client, *names: str) -> dict[str, Forecast]:
     """When waiting workloads could start, by id; nothing from a server that can't tell."""
     try:

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from stellwerk.client.ahead import Expected, Forecasts, Planned
+from stellwerk.client.bulk import SHOWN, ChangedMany, Verb, Which
 from stellwerk.client.connection import UnreachableError
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
 from stellwerk.client.parts import new_key, part, with_key
@@ -299,6 +300,26 @@ class Client(Requests):
     def set_priority(self, name: str, priority: int) -> Changed:
         """Gives a waiting workload another priority (-1000 to 1000)."""
         return self._verb(name, "priority", {"priority": priority})
+
+    def change_many(
+        self,
+        verb: Verb,
+        which: Which,
+        *,
+        now: bool = False,
+        priority: int | None = None,
+        dry_run: bool = False,
+        show: int = SHOWN,
+        key: str = "",
+    ) -> ChangedMany:
+        """Does it to many in one request: all of it is durable together; lists the first `show`.
+
+        `now` is for cancel, `priority` for priority. The same `key` does it once.
+        """
+        body = {"verb": verb, **msgspec.to_builtins(which), "dry_run": dry_run, "show": show}
+        body |= {"now": True} if now else {}
+        body |= {} if priority is None else {"priority": priority}
+        return self._order("/v1/workloads/change", ChangedMany, body, key=key, timeout_s=600)
 
     def declare_lost(self, name: str) -> Changed:
         """Says that a run on an unreachable machine is over, so that it may be replaced."""

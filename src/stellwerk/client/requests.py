@@ -57,10 +57,19 @@ class Requests:
         self._ready = True
         return ensure_server(self.settings) if self._start else False
 
-    def _order(self, target: str, kind: type[T], body: object = None) -> T:
+    def _order(
+        self,
+        target: str,
+        kind: type[T],
+        body: object = None,
+        *,
+        key: str = "",
+        timeout_s: float | None = None,
+    ) -> T:
         """Sends a command under a key of its own, so that a repeated request is the same."""
-        data, headers = msgspec.json.encode(body or {}), {"Idempotency-Key": new_key()}
-        return decode(self._send("POST", target, data, headers=headers).body, kind)
+        data, headers = msgspec.json.encode(body or {}), {"Idempotency-Key": key or new_key()}
+        answer = self._send("POST", target, data, timeout_s=timeout_s, headers=headers)
+        return decode(answer.body, kind)
 
     def _get(self, target: str, kind: type[T]) -> T:
         return decode(self._send("GET", target).body, kind)

@@ -39,6 +39,8 @@ TABLE: dict[str, Rule] = {
     "auth/": Rule(403, 4, "Not allowed"),
     "auth/token": Rule(401, 4, "Not allowed without the token"),
     "phase/": Rule(409, 1, "It can't be done to it now"),
+    "key/": Rule(409, 2, "The key belongs to another request"),
+    "exec/": Rule(409, 125, "Nothing can be run inside of it now"),
     "changed/": Rule(409, 5, "The world has changed"),
     "plan/": Rule(409, 5, "The plan isn't true any more"),
     "config/": Rule(500, 2, "The settings aren't right"),

@@ -191,7 +191,7 @@ class Services:
         if row is None and await self.settled(SETTLE_S):
             row = self.store.workload(ref, PROJECT)
         if row is None:
-            raise self._unknown(ref)
+            raise self.unknown(ref)
         return row.workload
 
     async def settled(self, timeout_s: float) -> bool:
@@ -220,7 +220,8 @@ class Services:
         self.stopping.set()
         self.feed.wake_all()
 
-    def _unknown(self, ref: str) -> StellwerkError:
+    def unknown(self, ref: str) -> StellwerkError:
+        """Says that there is no such workload, and which one may have been meant."""
         from difflib import get_close_matches
 
         newest = self.store.workloads(WorkloadFilter(live=False, sort="newest", limit=CLOSE_NAMES))

@@ -8,7 +8,7 @@ from stellwerk.store.references import Marks
 from stellwerk.store.secrets import SecretInfo, SecretStore, SecretValue
 from stellwerk.store.store import Store
 from stellwerk.store.together import Together
-from stellwerk.store.views import Position, Wait, WorkloadFilter, WorkloadRow
+from stellwerk.store.views import Picked, Position, Wait, WorkloadFilter, WorkloadRow
 
 __all__ = [
     "PASSING",
@@ -18,6 +18,7 @@ __all__ = [
     "Collected",
     "Marks",
     "NewCommand",
+    "Picked",
     "Position",
     "SecretInfo",
     "SecretStore",

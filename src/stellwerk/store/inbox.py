@@ -49,6 +49,15 @@ _BY_KEY = Prepared(
         _columns.actor == param("actor"), _columns.key == param("key")
     )
 )
+_UNDER = Prepared(
+    sa.select(_columns.key, _columns.workload)
+    .where(
+        _columns.actor == param("actor"),
+        _columns.key >= param("low"),
+        _columns.key < param("high"),
+    )
+    .order_by(_columns.seq)
+)
 _TAKE = Prepared(
     sa.select(_columns.seq, _columns.at_ms, _columns.actor, _columns.key, _columns.command)
     .where(_columns.seq > param("after"))
@@ -97,6 +106,12 @@ def acknowledged(conn: sa.Connection, actor: str, key: str) -> Ack | None:
     """The Ack of a command that was stored under this key, if one was."""
     row = _BY_KEY.first(conn, actor, key)
     return Ack(row[2], WorkloadId(row[3]), row[4], repeated=True) if row else None
+
+
+def under(conn: sa.Connection, actor: str, beginning: str) -> list[tuple[str, WorkloadId]]:
+    """The keys of an actor that begin so, with the workloads of their commands."""
+    found = _UNDER.all(conn, actor, beginning, beginning + "\U0010ffff")
+    return [(str(key), WorkloadId(workload)) for key, workload in found]
 
 
 def _named(command: Command, book: NameBook) -> tuple[Command, str]:

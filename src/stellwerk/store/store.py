@@ -32,7 +32,7 @@ from stellwerk.store.places import check_place
 from stellwerk.store.retention import Retention
 from stellwerk.store.secrets import SecretStore
 from stellwerk.store.verify import verify
-from stellwerk.store.views import Position, Wait, WorkloadFilter, WorkloadRow
+from stellwerk.store.views import Picked, Position, Wait, WorkloadFilter, WorkloadRow
 from stellwerk.store.writer import Writer
 
 T = TypeVar("T")
@@ -126,6 +126,10 @@ class Store:
         """The Ack of the command that was stored under this key, if one was."""
         return self._read(lambda conn: inbox.acknowledged(conn, actor, key))
 
+    def commands_under(self, actor: str, beginning: str) -> list[tuple[str, WorkloadId]]:
+        """The keys that begin so, with the workloads of their commands, in their order."""
+        return self._read(lambda conn: inbox.under(conn, actor, beginning))
+
     def take(self, after_seq: int, limit: int = 1_000) -> list[Envelope]:
         """Commands that aren't events yet and come after a position, in their order."""
         return self._read(lambda conn: inbox.take(conn, after_seq, limit))
@@ -215,6 +219,14 @@ class Store:
     def workloads(self, wanted: WorkloadFilter) -> list[WorkloadRow]:
         """Lists workloads, by the order of their submission."""
         return self._read(lambda conn: views.workloads(conn, wanted))
+
+    def picked(self, wanted: WorkloadFilter) -> list[Picked]:
+        """Like `workloads`, for many: only what they are called and the phase they are in."""
+        return self._read(lambda conn: views.picked(conn, wanted))
+
+    def picked_by_id(self, ids: Sequence[WorkloadId]) -> list[Picked]:
+        """Those of these ids, in no particular order."""
+        return self._read(lambda conn: views.picked_by_id(conn, ids))
 
     def queue(self, name: str, limit: int = 100) -> list[WorkloadRow]:
         """The first pending workloads of a queue, in the order they are served."""

@@ -1,6 +1,7 @@
 """Answers questions about workloads, shapes, decisions and clusters from the read models."""
 
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -21,6 +22,9 @@ SHORTEST_PREFIX = 3
 """An id may be shortened to this many characters, as long as only one begins like that."""
 
 SHOWN_OF_AMBIGUOUS = 5
+CHUNK = 500
+"""So many ids are asked for at once."""
+
 ENDED_ONLY = frozenset[str](ENDED)
 
 
@@ -50,6 +54,15 @@ class WorkloadFilter(Struct, frozen=True):
     limit: int = 0
 
 
+class Picked(NamedTuple):
+    """As much of a workload as it takes to change its course."""
+
+    id: WorkloadId
+    name: str
+    phase: Phase
+    order: int
+
+
 class Position(NamedTuple):
     """A place in the queue, from 1, and how many are before it."""
 
@@ -67,6 +80,7 @@ class Wait(Struct, frozen=True):
 
 _w = schema.workloads.c
 _ROW = (_w.doc, _w.seq)
+_PICKED = (_w.id, _w.name, _w.phase, _w.order)
 _BY_ID = Prepared(sa.select(*_ROW).where(_w.id == param("id")))
 _BY_NAME = Prepared(
     sa.select(*_ROW).where(_w.project == param("project"), _w.name == param("name"))
@@ -153,6 +167,22 @@ def workloads(conn: sa.Connection, wanted: WorkloadFilter) -> list[WorkloadRow]:
     if wanted.limit:
         query = query.limit(wanted.limit)
     return [_row(tuple(row)) for row in conn.execute(query)]
+
+
+def picked(conn: sa.Connection, wanted: WorkloadFilter) -> list[Picked]:
+    """Lists what a filter asks for, by columns alone."""
+    order = _w.order.desc() if wanted.sort == "newest" else _w.order
+    query = sa.select(*_PICKED).where(*_conditions(wanted)).order_by(order)
+    return [Picked(*row) for row in conn.execute(query)]
+
+
+def picked_by_id(conn: sa.Connection, ids: Sequence[WorkloadId]) -> list[Picked]:
+    """Those of these ids that there are."""
+    found: list[Picked] = []
+    for start in range(0, len(ids), CHUNK):
+        query = sa.select(*_PICKED).where(_w.id.in_(ids[start : start + CHUNK]))
+        found += [Picked(*row) for row in conn.execute(query)]
+    return found
 
 
 def _conditions(wanted: WorkloadFilter) -> list[sa.ColumnElement[bool] | sa.TextClause]:

@@ -1,8 +1,9 @@
 """The verbs that change a workload's course: cancel, hold, release, prio, lost."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import click
 
@@ -10,15 +11,18 @@ from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
-from stellwerk.cli.session import chosen_names, complete_live, connect
+from stellwerk.cli.render.units import plural
+from stellwerk.cli.session import complete_live, connect
 from stellwerk.cli.terminal import Narrator
+from stellwerk.cli.which import one_by_one, which_options
 from stellwerk.client.api import Client
+from stellwerk.client.bulk import ChangedMany, Verb, Which
 from stellwerk.client.wire import Changed
-from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.errors import Problem, StellwerkError
 
 LIVE = "Pending Held Starting Dispatched SettingUp Running Stopping"
-AT_ONCE = 16
 TOLD = 20
+MOST = 1_000_000
 COLUMNS: list[Column[Changed]] = [
     Column("name", "NAME", lambda changed: changed.name),
     Column("id", "ID", lambda changed: changed.id, wide=True),
@@ -26,67 +30,51 @@ COLUMNS: list[Column[Changed]] = [
 ]
 
 
-def _which(command: Any) -> Any:
-    """Names, labels or all."""
-    for decorator in reversed(
-        [
-            click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_live),
-            click.option(
-                "-l",
-                "--label",
-                "labels",
-                multiple=True,
-                metavar="KEY=VALUE",
-                help="All live workloads with this label.",
-            ),
-            click.option("--all", "everything", is_flag=True, help="All of them."),
-        ]
-    ):
-        command = decorator(command)
-    return command
+class _Change(NamedTuple):
+    """What a verb does: to one, to many, and how that is told by the phase that comes of it."""
+
+    verb: Verb
+    one: Callable[[Client, str], Changed]
+    done: Callable[[str], str]
+    now: bool = False
+    priority: int | None = None
 
 
 @click.command("cancel", epilog="Example: stw cancel digits   stw cancel -l sweep=lr --now")
-@_which
+@which_options
 @click.option("--now", is_flag=True, help="Kill at once, without notice and grace.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask before cancelling all.")
 @list_options
-def cancel(
-    names: tuple[str, ...],
-    labels: tuple[str, ...],
-    everything: bool,
-    now: bool,
-    yes: bool,
-    output: Output,
-) -> None:
-    """End workloads: a waiting one at once, a running one by notice and grace."""
+def cancel(which: Which, dry_run: bool, now: bool, yes: bool, output: Output) -> None:
+    """End workloads: a waiting one at once, a running one by notice and grace.
+
+    A NAME may be a pattern: 'sweep-*'.
+    """
     client = connect()
-    chosen = chosen_names(client, names, labels, everything=everything, phases=LIVE)
-    if everything and chosen and not yes:
-        _confirm(len(chosen))
-    _each(client, chosen, lambda asked, name: asked.cancel(name, now=now), output, _ending)
+    if which.all and not yes and not dry_run:
+        count = client.change_many("cancel", which, dry_run=True, show=0).count
+        if count:
+            _confirm(count)
+    change = _Change("cancel", lambda asked, name: asked.cancel(name, now=now), _ending, now=now)
+    _change(client, which, change, output, dry_run=dry_run)
 
 
-@click.command("hold", epilog="Example: stw hold digits")
-@_which
+@click.command("hold", epilog="Example: stw hold digits   stw hold 'sweep-*'")
+@which_options
 @list_options
-def hold(names: tuple[str, ...], labels: tuple[str, ...], everything: bool, output: Output) -> None:
+def hold(which: Which, dry_run: bool, output: Output) -> None:
     """Keep waiting workloads from starting, until `stw release`."""
-    client = connect()
-    chosen = chosen_names(client, names, labels, everything=everything, phases="Pending")
-    _each(client, chosen, Client.hold, output, lambda _: "held back")
+    change = _Change("hold", Client.hold, lambda _: "held back")
+    _change(connect(), which, change, output, dry_run=dry_run)
 
 
-@click.command("release", epilog="Example: stw release digits")
-@_which
+@click.command("release", epilog="Example: stw release digits   stw release --all")
+@which_options
 @list_options
-def release(
-    names: tuple[str, ...], labels: tuple[str, ...], everything: bool, output: Output
-) -> None:
+def release(which: Which, dry_run: bool, output: Output) -> None:
     """Let held workloads start."""
-    client = connect()
-    chosen = chosen_names(client, names, labels, everything=everything, phases="Held")
-    _each(client, chosen, Client.release, output, lambda _: "released")
+    change = _Change("release", Client.release, lambda _: "released")
+    _change(connect(), which, change, output, dry_run=dry_run)
 
 
 @click.command(
@@ -95,25 +83,17 @@ def release(
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("priority", type=click.IntRange(-1000, 1000))
-@_which
+@which_options
 @list_options
-def prio(
-    priority: int,
-    names: tuple[str, ...],
-    labels: tuple[str, ...],
-    everything: bool,
-    output: Output,
-) -> None:
+def prio(priority: int, which: Which, dry_run: bool, output: Output) -> None:
     """Give waiting workloads another priority (-1000 to 1000, higher goes first)."""
-    client = connect()
-    chosen = chosen_names(client, names, labels, everything=everything, phases="Pending Held")
-    _each(
-        client,
-        chosen,
+    change = _Change(
+        "priority",
         lambda asked, name: asked.set_priority(name, priority),
-        output,
         lambda _: f"given priority {priority}",
+        priority=priority,
     )
+    _change(connect(), which, change, output, dry_run=dry_run)
 
 
 @click.command("lost", epilog="Example: stw lost digits")
@@ -146,6 +126,58 @@ def _confirm(count: int, what: str = "cancel") -> None:
         raise StopError(1)
 
 
+def _change(
+    client: Client, which: Which, change: _Change, output: Output, *, dry_run: bool
+) -> None:
+    """A few names are asked for one by one, everything else by one request."""
+    if one_by_one(which) and not dry_run:
+        _each(client, which.names, change.one, output, change.done)
+        return
+    found = client.change_many(
+        change.verb,
+        which,
+        now=change.now,
+        priority=change.priority,
+        dry_run=dry_run,
+        show=TOLD if output.for_people else MOST,
+    )
+    narrator = Narrator()
+    for one in found.refused:
+        for line in lines_of(StellwerkError([Problem(one.code, one.message, one.help)])):
+            narrator.insist(line)
+    if output.for_people:
+        _tell_many(found, change, named=bool(which.names))
+    else:
+        write_list(found.items, COLUMNS, output, name=lambda one: one.name)
+    if found.refused:
+        raise StopError(found.refused[0].exit)
+
+
+def _tell_many(found: ChangedMany, change: _Change, *, named: bool) -> None:
+    """How many, the first names, and where the others are."""
+    if found.dry_run:
+        for one in found.items:
+            narrate(f"{one.name} is {one.phase}")
+        if found.count > len(found.items):
+            narrate(f"and {found.count - len(found.items):,} more")
+        narrate(f"{plural(found.count, 'workload')}; nothing was changed")
+        return
+    left = Counter(found.phases)
+    for one in found.items:
+        narrate(f"{one.name} {change.done(one.phase)}")
+        left[one.phase] -= 1
+    rest = Counter[str]()
+    for phase, count in left.items():
+        rest[change.done(phase)] += count
+    for how, count in rest.items():
+        if count:
+            narrate(f"and {count:,} more {how}")
+    if found.count:
+        narrate(f"next: stw show {found.items[0].name}" if found.count == 1 else "next: stw ps")
+    elif not named:
+        narrate("none that waits or runs is like that; stw ps lists them")
+
+
 def _each(
     client: Client,
     names: Sequence[str],
@@ -157,61 +189,19 @@ def _each(
     changed: list[Changed] = []
     code = 0
     narrator = Narrator()
-    for outcome in _outcomes(client, names, change):
-        if isinstance(outcome, Changed):
-            changed.append(outcome)
-            continue
-        code = code or exit_code_of(outcome)
-        for line in lines_of(outcome):
-            narrator.insist(line)
+    for name in names:
+        try:
+            changed.append(change(client, name))
+        except StellwerkError as error:
+            code = code or exit_code_of(error)
+            for line in lines_of(error):
+                narrator.insist(line)
     if output.for_people:
-        _tell(changed, done, named=bool(names))
+        for one in changed:
+            narrate(f"{one.name} {done(one.phase)}")
+        if changed:
+            narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")
     else:
         write_list(changed, COLUMNS, output, name=lambda one: one.name)
     if code:
         raise StopError(code)
-
-
-def _tell(changed: Sequence[Changed], done: Callable[[str], str], *, named: bool) -> None:
-    for one in changed[:TOLD]:
-        narrate(f"{one.name} {done(one.phase)}")
-    if len(changed) > TOLD:
-        how = {done(one.phase) for one in changed[TOLD:]}
-        narrate(f"and {len(changed) - TOLD:,} more {how.pop() if len(how) == 1 else ''}".rstrip())
-    if not named:
-        narrate("none that waits or runs is like that; stw ps lists them")
-    elif changed:
-        narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")
-
-
-def _outcomes(
-    client: Client, names: Sequence[str], change: Callable[[Client, str], Changed]
-) -> Iterator[Changed | StellwerkError]:
-    """What became of each, in order; many are asked for at once, since each waits for the disk."""
-
-    def one(asked: Client, name: str) -> Changed | StellwerkError:
-        try:
-            return change(asked, name)
-        except StellwerkError as error:
-            return error
-
-    if len(names) <= AT_ONCE:
-        yield from (one(client, name) for name in names)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-    from contextlib import ExitStack
-    from queue import SimpleQueue
-
-    idle: SimpleQueue[Client] = SimpleQueue()
-
-    def with_idle(name: str) -> Changed | StellwerkError:
-        asked = idle.get()
-        try:
-            return one(asked, name)
-        finally:
-            idle.put(asked)
-
-    with ExitStack() as closing, ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in range(AT_ONCE):
-            idle.put(closing.enter_context(client.twin()))
-        yield from pool.map(with_idle, names)

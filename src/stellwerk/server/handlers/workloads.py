@@ -129,7 +129,7 @@ async def list_workloads(
     """Workloads, newest first; without `all` only those that aren't over."""
     wanted = WorkloadFilter(
         live=not all_of,
-        phases=_phases(phase or []),
+        phases=phases_of(phase or []),
         labels=_labels(label or []),
         name=name,
         owner=owner,
@@ -141,7 +141,8 @@ async def list_workloads(
     return await asyncio.to_thread(services.pages.rows, wanted)
 
 
-def _phases(given: list[str]) -> tuple[Phase, ...]:
+def phases_of(given: list[str]) -> tuple[Phase, ...]:
+    """Phases by their names, however they are spelled; raises for what is none."""
     known = {phase.lower(): phase for phase in PHASES}
     wrong = [phase for phase in given if phase.lower() not in known]
     if wrong:
