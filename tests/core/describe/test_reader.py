@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stellwerk.core.describe.bounds import LARGEST_TEXT, MOST_VALUES
 from stellwerk.core.describe.nodes import MOST_PROBLEMS, Node, Report
-from stellwerk.core.describe.reader import LARGEST_TEXT, MOST_VALUES, read_documents
+from stellwerk.core.describe.reader import read_documents
 from stellwerk.core.model.errors import SpecError
 
 

@@ -15,6 +15,10 @@ MOST_PROBLEMS = 100
 """More than this nobody reads; the rest is counted."""
 
 
+_NOTHING: list[Any] = []
+"""What is in a scalar: one empty list for all of them, as most values are scalars."""
+
+
 class Entry:
     """One `key: value` of a map; `key` is text as SkyPilot would see it (`on` becomes `True`)."""
 
@@ -41,8 +45,8 @@ class Node:
         self.line = line
         self.column = column
         self.value = value
-        self.items: list[Node] = []
-        self.entries: list[Entry] = []
+        self.items: list[Node] = _NOTHING if kind == "scalar" else []
+        self.entries: list[Entry] = _NOTHING if kind == "scalar" else []
         self.size = 1
         self.height = 1
         self.start = 0

@@ -4,26 +4,29 @@ The only module that knows a YAML library. Scalars mean what PyYAML (YAML 1.1) m
 SkyPilot: `yes` is true, `1:30` is 90, `2e-5` is text. What PyYAML lets pass and people stumble
 over is refused: a key given twice, anchors that explode, NUL. Work is bounded before it is done:
 by the size of the text, the depth, and the number of values with every anchor counted where it is
-used.
+used. A file of many objects (a fleet) is read one document at a time, so that a document that isn't
+YAML costs no other, and memory holds one at a time.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import yaml
 
+from stellwerk.core.describe.bounds import TASK_FILE, Bounds, Budget, split_documents
 from stellwerk.core.describe.nodes import Entry, Node, Report
 
-LARGEST_TEXT = 2 * 1024 * 1024
-MOST_VALUES = 20_000
-MOST_EXPANDED = 50_000
 DEEPEST = 64
+_MOST_WORDS = 50_000
+
 
 _STRICT_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAG = "tag:yaml.org,2002:"
+_STR = f"{_TAG}str"
 _SCALARS = {
     f"{_TAG}int": "construct_yaml_int",
     f"{_TAG}float": "construct_yaml_float",
@@ -44,37 +47,68 @@ class _Unreadable(Exception):
     """Reading can't go on; the report says why."""
 
 
-def read_documents(text: str, report: Report) -> list[Node]:
+def read_documents(text: str, report: Report, bounds: Bounds = TASK_FILE) -> list[Node]:
     """The documents of a text; on a fault that makes the rest unreadable, none, and a problem."""
-    if not acceptable(text, report):
+    if not acceptable(text, report, bounds):
         return []
-    loader = _STRICT_LOADER(text)
-    composer = _Composer(loader, report)
     try:
-        return composer.documents()
+        return _read(text, report, Budget(bounds), 0, None)
     except _Unreadable:
         return []
+
+
+def each_object(text: str, report: Report, bounds: Bounds, take: Callable[[Node], None]) -> None:
+    """Gives every object of a text away as soon as it is read, and keeps none.
+
+    A document that isn't YAML is a problem and costs no other. A document with a list under `items`
+    (as `kubectl get -o yaml` writes) stands for the entries of the list.
+    """
+    if not acceptable(text, report, bounds):
+        return
+    budget = Budget(bounds)
+    for first_line, document in split_documents(text):
+        try:
+            for node in _read(document, report, budget, first_line, take):
+                take(node)
+        except _Unreadable:
+            if budget.spent:
+                return
+
+
+def _read(
+    text: str,
+    report: Report,
+    budget: Budget,
+    first_line: int,
+    take: Callable[[Node], None] | None,
+) -> list[Node]:
+    loader = _STRICT_LOADER(text)
+    try:
+        return _Composer(loader, report, budget, first_line, take).documents()
     except yaml.MarkedYAMLError as error:
-        _report_syntax(error, text, report)
-        return []
+        _report_syntax(error, text, report, first_line)
+        raise _Unreadable from error
     except (yaml.YAMLError, RecursionError) as error:
-        report.problem("spec/yaml", Node("scalar", 1, 1), "", f"this isn't YAML: {error}"[:200])
-        return []
+        place = Node("scalar", first_line + 1, 1)
+        report.problem("spec/yaml", place, "", f"this isn't YAML: {error}"[:200])
+        raise _Unreadable from error
     finally:
         loader.dispose()
 
 
-def acceptable(text: str, report: Report) -> bool:
+def acceptable(text: str, report: Report, bounds: Bounds = TASK_FILE) -> bool:
+    """Whether a text is small enough and made of characters that a text may have."""
     # A text of n characters has at least n bytes, so the cheap test comes first.
-    size = len(text) if len(text) > LARGEST_TEXT else len(text.encode(errors="replace"))
+    size = len(text) if len(text) > bounds.text else len(text.encode(errors="replace"))
     top = Node("scalar", 1, 1)
-    if size > LARGEST_TEXT:
+    if size > bounds.text:
         report.problem(
             "spec/too-large",
             top,
             "",
-            f"the file has {size / 1024 / 1024:.1f} MiB; a task file may have 2 MiB",
-            "put data and programs into files and name them under `workdir` or `file_mounts`",
+            f"the file has {size / 1024 / 1024:.1f} MiB; {bounds.what} may have "
+            f"{bounds.text // 1024 // 1024} MiB",
+            bounds.remedy,
         )
         return False
     bad = _NOT_TEXT.search(text)
@@ -87,14 +121,14 @@ def acceptable(text: str, report: Report) -> bool:
             "spec/character",
             place,
             "",
-            f"there is {character}, which a task file can't hold",
+            f"there is {character}, which {bounds.what} can't hold",
             "is this a text file in UTF-8?",
         )
         return False
     return True
 
 
-def _report_syntax(error: yaml.MarkedYAMLError, text: str, report: Report) -> None:
+def _report_syntax(error: yaml.MarkedYAMLError, text: str, report: Report, first_line: int) -> None:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     message = error.problem or error.context or "unknown fault"
@@ -104,19 +138,27 @@ def _report_syntax(error: yaml.MarkedYAMLError, text: str, report: Report) -> No
     indent = written[: len(written) - len(written.lstrip())]
     if "\t" in indent or "'\\t'" in message or "tab character" in message:
         remedy = "indent with spaces: YAML allows no tabs there"
-    place = Node("scalar", line, column)
+    place = Node("scalar", first_line + line, column)
     report.problem("spec/yaml", place, "", f"this isn't YAML: {message}", remedy)
 
 
 class _Composer:
     """Turns the events of a parser into nodes, with every bound checked on the way."""
 
-    def __init__(self, loader: Any, report: Report) -> None:
+    def __init__(
+        self,
+        loader: Any,
+        report: Report,
+        budget: Budget,
+        first_line: int,
+        take: Callable[[Node], None] | None,
+    ) -> None:
         self.loader = loader
         self.report = report
+        self.budget = budget
+        self.first_line = first_line + 1
+        self.take = take
         self.anchors: dict[str, Node | None] = {}
-        self.values = 0
-        self.expanded = 0
 
     def documents(self) -> list[Node]:
         loader, found = self.loader, []
@@ -130,20 +172,19 @@ class _Composer:
 
     def node(self, depth: int) -> Node:
         event = self.loader.get_event()
-        line, column = event.start_mark.line + 1, event.start_mark.column + 1
+        mark = event.start_mark
+        line, column = mark.line + self.first_line, mark.column + 1
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event.anchor or "", depth, Node("scalar", line, column))
-        self.values += 1
-        place = Node("scalar", line, column)
-        if depth > DEEPEST:
-            self.refuse("spec/too-deep", place, f"values are nested more than {DEEPEST} deep")
-        if self.values > MOST_VALUES:
-            self.refuse("spec/too-large", place, f"the file has more than {MOST_VALUES:,} values")
+        budget = self.budget
+        budget.values += 1
+        if depth > DEEPEST or budget.values > budget.bounds.values:
+            self.too_much(depth, Node("scalar", line, column))
         if event.anchor:
             # A value that holds itself has no end: until it is complete it can't be used.
             self.anchors[event.anchor] = None
         if isinstance(event, yaml.ScalarEvent):
-            node = self.scalar(event, place)
+            node = self.scalar(event, Node("scalar", line, column))
         elif isinstance(event, yaml.SequenceStartEvent):
             node = self.sequence(event, Node("list", line, column), depth)
         else:
@@ -152,18 +193,25 @@ class _Composer:
             self.anchors[event.anchor] = node
         return node
 
+    def too_much(self, depth: int, place: Node) -> None:
+        if depth > DEEPEST:
+            self.refuse("spec/too-deep", place, f"values are nested more than {DEEPEST} deep")
+        most = self.budget.bounds.values
+        self.refuse("spec/too-large", place, f"the file has more than {most:,} values")
+
     def alias(self, anchor: str, depth: int, place: Node) -> Node:
         if anchor not in self.anchors:
             self.refuse("spec/yaml", place, f"there is no anchor `&{anchor[:60]}` before this")
         node = self.anchors[anchor]
         if node is None:
             self.refuse("spec/alias", place, f"`*{anchor[:60]}` stands inside its own value")
-        self.expanded += node.size
-        if self.expanded > MOST_EXPANDED:
+        self.budget.expanded += node.size
+        most = self.budget.bounds.expanded
+        if self.budget.expanded > most:
             self.refuse(
                 "spec/alias",
                 place,
-                f"with its anchors written out the file has more than {MOST_EXPANDED:,} values",
+                f"with its anchors written out the file has more than {most:,} values",
             )
         if depth + node.height > DEEPEST:
             self.refuse("spec/too-deep", place, f"values are nested more than {DEEPEST} deep")
@@ -179,20 +227,32 @@ class _Composer:
             )
             value = value.replace("\0", "")
         tag = event.tag
-        written = yaml.ScalarNode(tag or "", value)
         if tag is None or tag == "!":
-            tag = self.loader.resolve(yaml.ScalarNode, value, event.implicit)
-        if tag == f"{_TAG}str":
+            tag = self.meaning(value, event.implicit)
+        if tag == _STR:
             node.value = value
         elif tag == f"{_TAG}null":
             node.value = None
         elif tag in _SCALARS:
+            written = yaml.ScalarNode(event.tag or "", value)
             node.value = self.converted(_SCALARS[tag], written, node)
         elif tag in {f"{_TAG}merge", f"{_TAG}value"}:
             node.value = value
         else:
             self.tag(tag, node)
         return node
+
+    def meaning(self, value: str, implicit: tuple[bool, bool]) -> str:
+        """The tag of a scalar without one; words repeat, so what they mean is remembered."""
+        if not implicit[0]:
+            return _STR
+        words = self.budget.words
+        tag = words.get(value)
+        if tag is None:
+            tag = str(self.loader.resolve(yaml.ScalarNode, value, implicit))
+            if len(words) < _MOST_WORDS:
+                words[value] = tag
+        return tag
 
     def converted(self, how: str, written: yaml.ScalarNode, node: Node) -> Any:
         try:
@@ -224,6 +284,8 @@ class _Composer:
         while not self.loader.check_event(yaml.MappingEndEvent):
             is_merge = self.merge_follows()
             key = self.node(depth + 1)
+            if depth == 1 and self.take is not None and key.value == "items" and self.gave_away():
+                continue
             value = self.node(depth + 1)
             self.count(node, key)
             self.count(node, value)
@@ -239,6 +301,16 @@ class _Composer:
         for value in merged:
             self.merge(node, seen, value)
         return node
+
+    def gave_away(self) -> bool:
+        """Hands on the entries of a list of objects one by one, if a list is what follows."""
+        if self.take is None or not self.loader.check_event(yaml.SequenceStartEvent):
+            return False
+        self.loader.get_event()
+        while not self.loader.check_event(yaml.SequenceEndEvent):
+            self.take(self.node(2))
+        self.loader.get_event()
+        return True
 
     def merge_follows(self) -> bool:
         event = self.loader.peek_event()
@@ -288,7 +360,7 @@ class _Composer:
     def tag(self, tag: str, node: Node) -> None:
         written = tag.replace(_TAG, "!!")[:60]
         self.report.problem(
-            "spec/tag", node, "", f"`{written}` isn't something a task file can hold",
+            "spec/tag", node, "", f"`{written}` isn't something {self.budget.bounds.what} can hold",
             "remove the tag",
         )  # fmt: skip
 
