@@ -23,6 +23,7 @@ from . import PROTOCOL, VERSION, system
 from .connection import Connection
 from .files import JSONObject, Places, read_json, write_json
 from .gpus import Gpus
+from .handover import HandOvers
 from .launch import raise_own_limits
 from .loop import Loop
 from .operations import OPERATIONS, Refused
@@ -65,6 +66,7 @@ class Agent:
         self._listener = _listen(self._socket_path)
         self._loop = Loop()
         self.roster = Roster(self.places, self._loop, self._report_run)
+        self.hand_overs = HandOvers(self.places.sessions, self._loop)
         self._prober = Prober(self._loop, self.places.root)
         self._gpus = Gpus(self._prober.ask)
 
@@ -79,6 +81,7 @@ class Agent:
         inbox = LineReader(make_fifo(self.places.inbox))
         self._loop.on_readable(inbox.descriptor, lambda: self._hear(inbox))
         self.roster.adopt_all()
+        self.hand_overs.sweep()
         self.empty_trash()
         self._in_background(lambda: remove_unused(self.places.setups))
         self._warm_up()
@@ -171,7 +174,10 @@ class Agent:
             if operation is None:
                 known = ", ".join(sorted([*OPERATIONS, "probe"]))
                 raise Refused("unknown_op", f"`{op}` is no operation; known are {known}")
-            answer = {"id": number, "ok": True, **operation(self, connection, request)}
+            result = operation(self, connection, request)
+            if result is None:
+                return
+            answer = {"id": number, "ok": True, **result}
         except Refused as refusal:
             error = {"code": refusal.code, "message": refusal.message, **refusal.more}
             answer = {"id": number, "error": error}

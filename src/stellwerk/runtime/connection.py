@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable
 
@@ -56,6 +57,12 @@ class Connection:
             self._loop.forget(self._client.fileno())
             self._client.close()
             self._on_closed(self)
+
+    def give_away(self) -> socket.socket:
+        """The socket itself, for somebody else to go on with; here it is over."""
+        given = socket.socket(fileno=os.dup(self._client.fileno()))
+        self.close()
+        return given
 
     def _write(self) -> None:
         try:

@@ -122,10 +122,11 @@ class Places:
         self.epoch = os.path.join(root, "epoch")
         self.trash = os.path.join(root, "trash")
         self.forgotten = os.path.join(root, "forgotten")
+        self.sessions = os.path.join(root, "sessions")
 
     def make(self) -> None:
         """Create the directories, open to their user only."""
-        for path in (self.root, self.runs, self.setups, self.shell, self.trash):
+        for path in (self.root, self.runs, self.setups, self.shell, self.trash, self.sessions):
             os.makedirs(path, mode=0o700, exist_ok=True)
         os.chmod(self.root, 0o700)
 

@@ -12,7 +12,7 @@ import resource
 import select
 import signal
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional
 
 from .system import die_with_parent
@@ -34,12 +34,14 @@ _MACHINE_LACKS = frozenset([
 class SpawnError(Exception):
     """The process could not be started; the message is for people.
 
-    `of_machine`: not for what was asked for, but for what the machine couldn't give.
+    `of_machine`: not for what was asked for, but for what the machine couldn't give. `shell_code`
+    is what a shell would end with: 127 without such a program, 126 if it can't be executed.
     """
 
-    def __init__(self, message: str, *, of_machine: bool) -> None:
+    def __init__(self, message: str, *, of_machine: bool, shell_code: int = 125) -> None:
         super().__init__(message)
         self.of_machine = of_machine
+        self.shell_code = shell_code
 
 
 def is_of_machine(error: Exception) -> bool:
@@ -88,13 +90,20 @@ def spawn(start: Start, inherited: Inherited) -> int:
     except OSError as error:
         message = f"the log `{start.log}` can't be written: {error.strerror}"
         raise SpawnError(message, of_machine=True) from error
+    try:
+        return start_process(start, inherited, lambda: _connect_output(start, log))
+    finally:
+        os.close(log)
+
+
+def start_process(start: Start, inherited: Inherited, connect: Callable[[], None]) -> int:
+    """Like `spawn`, where `connect` gives the new process its standard files."""
     heard, told = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(start, log, told, parent, inherited)
+        _become(start, connect, told, parent, inherited)
     os.close(told)
-    os.close(log)
     # A program on a file server that hangs may never execute; the wrapper must not hang with it.
     is_heard = select.select([heard], [], [], _EXECUTION_LIMIT_S)[0]
     answer = os.read(heard, 16) if is_heard else b""
@@ -104,7 +113,17 @@ def spawn(start: Start, inherited: Inherited) -> int:
     os.waitpid(pid, 0)
     stage, code = struct.unpack("ii", answer)
     of_machine = _STAGES[stage] == "start" and code in _MACHINE_LACKS
-    raise SpawnError(_sentence(_STAGES[stage], code, start), of_machine=of_machine)
+    raise SpawnError(
+        _sentence(_STAGES[stage], code, start),
+        of_machine=of_machine,
+        shell_code=_shell_code(_STAGES[stage], code),
+    )
+
+
+def _shell_code(stage: str, code: int) -> int:
+    if stage != "program" or code == errno.E2BIG or code in _MACHINE_LACKS:
+        return 125
+    return 127 if code in {errno.ENOENT, errno.ENOTDIR} else 126
 
 
 def _sentence(stage: str, code: int, start: Start) -> str:
@@ -118,7 +137,9 @@ def _sentence(stage: str, code: int, start: Start) -> str:
     return f"no process could be started: {os.strerror(code)}"
 
 
-def _become(start: Start, log: int, told: int, parent: int, inherited: Inherited) -> None:
+def _become(
+    start: Start, connect: Callable[[], None], told: int, parent: int, inherited: Inherited
+) -> None:
     """The child's side: never returns."""
     stage = 0
     try:
@@ -130,7 +151,7 @@ def _become(start: Start, log: int, told: int, parent: int, inherited: Inherited
         for name in _TO_RESET:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
-        _connect_output(start, log)
+        connect()
         resource.setrlimit(resource.RLIMIT_NOFILE, inherited.open_files)
         os.umask(inherited.umask)
         stage = 1

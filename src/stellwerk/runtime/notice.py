@@ -30,6 +30,7 @@ class Hands(NamedTuple):
     loop: Loop
     files: RunFiles
     rank_shells: Callable[[], set[int]]
+    of_the_job: Callable[[], list[Process]]
     changed: Callable[[], None]
     kill_everything: Callable[[], None]
 
@@ -139,11 +140,8 @@ class Notice:
         if os.path.lexists(path):
             os.unlink(path)
 
-    def _of_the_job(self) -> list[Process]:
-        return processes.descendants(os.getpid(), processes.everything())
-
     def _send(self, number: int, *, is_last: bool) -> None:
-        below = {process.pid: process for process in self._of_the_job()}
+        below = {process.pid: process for process in self._hands.of_the_job()}
         seen = self._look_at(below, number)
         chosen = recipients(seen, is_last_signal=is_last)
         self._tell([below[pid] for pid in chosen.now], number, to_all=not chosen.awaited)
@@ -194,7 +192,7 @@ class Notice:
 
     def _tell_the_rest(self, number: int) -> None:
         self._hands.loop.cancel("awaited", "shells")
-        rest = [p for p in self._of_the_job() if (p.pid, p.started) not in self._told]
+        rest = [p for p in self._hands.of_the_job() if (p.pid, p.started) not in self._told]
         if rest:
             self._tell(rest, number, to_all=True)
             self._hands.changed()

@@ -51,6 +51,7 @@ def hello(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONOb
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "root": agent.places.root,
         "now_ms": system.now_ms(),
+        "can": ["exec"],
     }
 
 
@@ -296,6 +297,34 @@ def read(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObje
     }
 
 
+def run_guest(agent: Agent, connection: Connection, request: JSONObject) -> None:
+    """Hand this connection over to a keeper, which runs a command inside a run for the client.
+
+    It answers itself, and from there on frames are spoken; see `frames.py`.
+    """
+    entry = _entry(agent, request)
+    rank = _whole_number(request, "rank") if "rank" in request else 0
+    agent.roster.reread(entry)
+    status = entry.status or {}
+    if entry.has_ended():
+        raise Refused("ended", f"run `{entry.run}` has ended")
+    if entry.state not in {"running", "stopping"}:
+        raise Refused("not_running", f"run `{entry.run}` is {entry.state}", state=entry.state)
+    if "exec" not in (status.get("takes") or ()):
+        message = f"run `{entry.run}` was started by an older runtime, which runs nothing beside it"
+        raise Refused("too_old", message)
+    ranks = status.get("ranks") or {}
+    if str(rank) not in ranks:
+        here = ", ".join(sorted(ranks, key=int))
+        raise Refused("no_rank", f"run `{entry.run}` has no rank {rank} here, but {here}")
+
+    def ask(token: str) -> None:
+        if not _order(agent, entry, {"op": "exec", "token": token, "rank": rank})["delivered"]:
+            raise Refused("ended", f"run `{entry.run}` has ended")
+
+    agent.hand_overs.begin(connection, request.get("id"), entry, ask)
+
+
 def leave(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """End the agent; jobs go on, and the next agent takes them over."""
     live = len(agent.roster.live)
@@ -305,7 +334,9 @@ def leave(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObj
     return {"live": live}
 
 
-Operation = Callable[["Agent", Connection, JSONObject], JSONObject]
+Operation = Callable[["Agent", Connection, JSONObject], Optional[JSONObject]]
+"""None: somebody else answers, or it comes later."""
+
 OPERATIONS: dict[str, Operation] = {
     "hello": hello,
     "start": start,
@@ -316,5 +347,6 @@ OPERATIONS: dict[str, Operation] = {
     "watch": watch,
     "forget": forget,
     "read": read,
+    "exec": run_guest,
     "quit": leave,
 }

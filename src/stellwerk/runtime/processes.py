@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, Optional
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -103,11 +103,14 @@ def everything() -> list[Process]:
     return [process for process in found if process is not None]
 
 
-def descendants(ancestor: int, table: Iterable[Process]) -> list[Process]:
-    """Living processes below `ancestor`, parents before children."""
+def descendants(
+    ancestor: int, table: Iterable[Process], without: Collection[int] = ()
+) -> list[Process]:
+    """Living processes below `ancestor`, parents before children; none of or below `without`."""
     children: dict[int, list[Process]] = {}
     for process in table:
-        children.setdefault(process.parent, []).append(process)
+        if process.pid not in without:
+            children.setdefault(process.parent, []).append(process)
     found: list[Process] = []
     waiting = list(children.get(ancestor, ()))
     for process in waiting:

@@ -90,6 +90,12 @@ class Processes:
             return Start(self._spec.argv, env, self.cwd, log, top=self.top)
         return self._bash("run.sh", env, sorted(given), log)
 
+    def guest(self, number: int) -> Start:
+        """Nothing yet, but where a rank is and with what: for a command run beside it."""
+        [rank] = [rank for rank in self._spec.ranks if rank.rank == number]
+        env = self._environment(self._given({**self._meeting, **rank.env}))
+        return Start((), env, self.cwd, "", top=self.top)
+
     @property
     def script_has_own_trap(self) -> bool:
         """Whether the script takes a notice into its own hands by a trap of its own."""

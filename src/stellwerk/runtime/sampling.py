@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from .processes import descendants, everything, proportional_bytes
@@ -38,14 +38,15 @@ class Sampler:
     def __init__(self) -> None:
         self.peak_memory_bytes = 0
         self._taken = 0
+        self._had_guests = False
         self._cost_ms = 0.0
         self._cpu_before_ms = _reaped_cpu_ms()
         self._own_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-    def take(self) -> Sample:
-        """Measure now."""
+    def take(self, guests: Collection[int] = ()) -> Sample:
+        """Measure now, without guests and what is below them."""
         began = time.thread_time()
-        below = descendants(os.getpid(), everything())
+        below = descendants(os.getpid(), everything(), guests)
         memory = sum(process.rss_bytes for process in below)
         if len(below) > 1 and memory > _WORTH_MEASURING_BYTES:
             memory = _without_doubles([(p.rss_bytes, p.pid) for p in below])
@@ -62,6 +63,11 @@ class Sampler:
         bearable = int(self._cost_ms / _SHARE_OF_A_PROCESSOR)
         return min(LONGEST_INTERVAL_MS, max(SHORTEST_INTERVAL_MS, bearable))
 
+    def leave_out(self, usage: resource.struct_rusage) -> None:
+        """Somebody was reaped who isn't of the job."""
+        self._cpu_before_ms += int((usage.ru_utime + usage.ru_stime) * 1000)
+        self._had_guests = True
+
     def cpu_ms(self) -> int:
         """Processor time of everything of the job that has been reaped."""
         return max(0, _reaped_cpu_ms() - self._cpu_before_ms)
@@ -70,8 +76,11 @@ class Sampler:
         """The peak, also of a job too short to be measured.
 
         The kernel's figure for a reaped child starts at what this process had when it forked; only
-        what is well above that says something about the job.
+        what is well above that says something about the job. It can't be told whose it is once a
+        guest was reaped.
         """
+        if self._had_guests and self.peak_memory_bytes:
+            return self.peak_memory_bytes
         of_one_child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         if of_one_child > self._own_peak_bytes * 5 // 4 or not self.peak_memory_bytes:
             return max(self.peak_memory_bytes, of_one_child)

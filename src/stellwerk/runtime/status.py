@@ -30,6 +30,7 @@ def status_record(wrapper: Wrapper) -> JSONObject:
         "shell": wrapper.before.shell,
         "ranks": ranks,
         "sessions": sorted(sessions),
+        "takes": ["exec"],
         "notice": wrapper.notice.as_json(),
         "log_over": wrapper.log_over,
         "left_over": wrapper.left_over,

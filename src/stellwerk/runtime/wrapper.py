@@ -14,6 +14,8 @@ from typing import Optional
 
 from . import preparation, processes, stopping
 from .files import JSONObject, sync_directory, write_json
+from .guest_session import GuestPlace
+from .guests import Guests
 from .launch import SpawnError, is_of_machine, spawn
 from .limits import Limits
 from .loop import Loop
@@ -80,8 +82,16 @@ class Wrapper:
                 self._fail,
             ),
         )
+        self.guests = Guests(self.loop, self.kill_everything)
         self.notice = Notice(
-            Hands(self.loop, self.files, self._own_shells, self.changed, self.kill_everything)
+            Hands(
+                self.loop,
+                self.files,
+                self._own_shells,
+                self._of_the_job,
+                self.changed,
+                self.kill_everything,
+            )
         )
 
     def run(self) -> None:
@@ -141,6 +151,27 @@ class Wrapper:
             self.cause = self.cause or "killed"
             self.changed()
             self.kill_everything()
+        elif op == "exec":
+            self._admit_guest(str(order["token"]), int(order["rank"]))
+
+    def _admit_guest(self, token: str, rank: int) -> None:
+        commands = self.before.commands
+        if self.cause is not None or commands is None or not self.rank_of:
+            return
+        beside = commands.guest(rank)
+        self.guests.admit(
+            token,
+            GuestPlace(
+                self.order.places.sessions,
+                beside.env,
+                beside.cwd,
+                beside.top,
+                self.order.inherited,
+            ),
+        )
+
+    def _of_the_job(self) -> list[processes.Process]:
+        return processes.descendants(os.getpid(), processes.everything(), self.guests.keepers)
 
     def _give_notice(
         self, why: str, grace_ms: int, signals: list[tuple[int, Optional[int]]]
@@ -208,7 +239,7 @@ class Wrapper:
         self.changed()
 
     def _sample(self) -> None:
-        sample = self.sampler.take()
+        sample = self.sampler.take(self.guests.keepers)
         line: JSONObject = {"run": self.spec.run, "sample": dict(sample._asdict())}
         line["sample"].update(at_ms=now_ms(), log_bytes=self.limits.log_bytes())
         tell(self.order.places.inbox, line)
@@ -231,13 +262,13 @@ class Wrapper:
         self.loop.after("reap", 0, self._reap)
 
     def _end_left_over(self) -> None:
-        left = processes.descendants(os.getpid(), processes.everything())[:20]
+        left = self._of_the_job()[:20]
         self.left_over = [" ".join(processes.arguments(p.pid))[:200] or p.name for p in left]
         self._end_gently()
         self.changed()
 
     def _end_gently(self) -> None:
-        for process in processes.descendants(os.getpid(), processes.everything()):
+        for process in self._of_the_job():
             processes.send(process, signal.SIGTERM)
         self.loop.after("kill", _KILL_AFTER_MS, self.kill_everything)
 
@@ -254,13 +285,18 @@ class Wrapper:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 self._is_over = self.cause is not None and self._has_no_strays()
                 return
             if pid == 0:
+                if self.cause is not None:
+                    self.guests.end_if_alone()
                 return
-            self._child_ended(pid, os.waitstatus_to_exitcode(status))
+            if self.guests.child_ended(pid):
+                self.sampler.leave_out(usage)
+            else:
+                self._child_ended(pid, os.waitstatus_to_exitcode(status))
 
     def _has_no_strays(self) -> bool:
         """Whether nothing is left where the kernel doesn't hand us the orphans; kills what is."""

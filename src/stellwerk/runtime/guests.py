@@ -1,0 +1,67 @@
+"""Looks after the guests of a run: commands that somebody runs inside of it, none of them its own.
+
+Each has a keeper, a child of the wrapper that stays in the run's view and is the parent of all that
+the command leaves behind. So a guest can be told from the job: it gets no notice, its use isn't the
+job's, and once nothing of the job is left it ends as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+
+from . import processes
+from .guest_session import GuestPlace, keep
+from .loop import Loop
+from .system import close_descriptors, die_with_parent
+
+_TOKEN = re.compile(r"[0-9a-f]{16}")
+_LAST_WORDS_MS = 250
+
+
+class Guests:
+    """The guests of one run; `kill_everything` ends all that is left of it."""
+
+    def __init__(self, loop: Loop, kill_everything: Callable[[], None]) -> None:
+        self._loop = loop
+        self._kill_everything = kill_everything
+        self._is_closing = False
+        self.keepers: set[int] = set()
+
+    def admit(self, token: str, place: GuestPlace) -> None:
+        """Fork the keeper that the agent waits for under this token. Raises OSError."""
+        if self._is_closing or _TOKEN.fullmatch(token) is None:
+            return
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            self.keepers.add(pid)
+            return
+        try:
+            signal.set_wakeup_fd(-1)
+            os.setsid()
+            die_with_parent()
+            if os.getppid() == parent:
+                close_descriptors()
+                keep(token, place)
+        finally:
+            os._exit(0)
+
+    def child_ended(self, pid: int) -> bool:
+        """A child was reaped: was it a keeper?"""
+        was_here = pid in self.keepers
+        self.keepers.discard(pid)
+        return was_here
+
+    def end_if_alone(self) -> None:
+        """Once nothing of the job is left: keepers tell their callers, and everything ends."""
+        if self._is_closing or not self.keepers:
+            return
+        children = [p for p in processes.everything() if p.parent == os.getpid() and p.is_alive]
+        if all(child.pid in self.keepers for child in children):
+            self._is_closing = True
+            for child in children:
+                processes.send(child, signal.SIGTERM)
+            self._loop.after("guests", _LAST_WORDS_MS, self._kill_everything)
