@@ -50,9 +50,8 @@ def test_an_unknown_command_gets_the_nearest(stw: Stw) -> None:
     """A typing mistake costs one look."""
     result = stw("expalin", "x")
     assert (result.code, result.out) == (2, "")
-    assert (
-        result.err == "error[usage]  there is no command `expalin`  help: did you mean `explain`?\n"
-    )
+    said = "error[usage/command]  there is no command `expalin`  help: did you mean `explain`?\n"
+    assert result.err == said
 
 
 def test_without_a_command_the_help_is_shown(stw: Stw) -> None:
@@ -73,7 +72,7 @@ def test_a_missing_argument_names_the_help(stw: Stw) -> None:
     """What is missing, and where to read on."""
     result = stw("show")
     assert result.code == 2
-    assert result.err == "error[usage]  missing argument 'NAME'  help: stw show --help\n"
+    assert result.err == "error[usage/missing]  missing argument 'NAME'  help: stw show --help\n"
 
 
 @pytest.mark.parametrize(

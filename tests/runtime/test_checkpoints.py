@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stellwerk.runtime import checkpoints, copying
+from stellwerk.runtime import copying
 from stellwerk.runtime.checkpoints import complete, resume, step_of
 from stellwerk.runtime.errands import ErrandError
 
@@ -135,7 +135,7 @@ def test_a_crash_anywhere_loses_nothing_and_copies_nothing_twice(
             real_rename(source, target)
 
         patch.setattr(copying, "copy_one", copy_one)
-        patch.setattr(checkpoints.os, "rename", rename)
+        patch.setattr(os, "rename", rename)
         try:
             resume(str(old), str(new))
         except Crash:

@@ -67,7 +67,9 @@ def report(error: BaseException) -> int:
             _say([error.format_message()])
             return USAGE
         case click.UsageError():
-            _say([_usage_line(error)])
+            from stellwerk.cli.usage import problem_of
+
+            _say([str(problem_of(error))])
             return USAGE
         case click.ClickException():
             _say([f"error[usage/file]  {error.format_message()}"])
@@ -93,19 +95,6 @@ def report(error: BaseException) -> int:
 def lines_of(error: StellwerkError) -> list[str]:
     """Every problem on its line."""
     return [str(problem) for problem in error.problems]
-
-
-def _usage_line(error: click.UsageError) -> str:
-    hint = getattr(error, "hint", "")
-    if not hint and isinstance(error, click.NoSuchOption) and error.possibilities:
-        hint = f"did you mean `{error.possibilities[0]}`?"
-    if not hint and error.ctx is not None:
-        hint = f"{error.ctx.command_path} --help"
-    message = " ".join(error.format_message().split()).rstrip(".")
-    if isinstance(error, click.NoSuchOption):
-        message = f"there is no option `{error.option_name}`"
-    message = message[:1].lower() + message[1:]
-    return f"error[usage]  {message}  help: {hint}" if hint else f"error[usage]  {message}"
 
 
 def _no_text(error: UnicodeEncodeError) -> str:

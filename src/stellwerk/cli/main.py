@@ -89,6 +89,7 @@ class Commands(click.Group):
             near = get_close_matches(args[0], TABLE, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"{ctx.info_name} --help lists them"
             error = click.UsageError(f"there is no command `{args[0]}`", ctx)
+            error.code = "usage/command"  # type: ignore[attr-defined]
             error.hint = hint  # type: ignore[attr-defined]
             raise error
         return super().resolve_command(ctx, args)

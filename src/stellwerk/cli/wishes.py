@@ -16,12 +16,13 @@ from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
 from stellwerk.cli.render.units import plural, size
 from stellwerk.cli.session import parse_labels
 from stellwerk.cli.terminal import TRANSIENT_AFTER_S, Narrator
+from stellwerk.cli.usage import PROBLEMS, ReadsOn
 from stellwerk.client.pack import TooLargeError
-from stellwerk.client.prepare import Prepared, Wish, prepare
+from stellwerk.client.prepare import Prepared, Wish, prepare, problems_of
 from stellwerk.client.upload import Sent
 from stellwerk.client.wire import Override, Told
 from stellwerk.config import Settings
-from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.errors import Problem, StellwerkError
 
 ARGV = "stellwerk.argv"
 TYPED = "stellwerk.typed"
@@ -41,7 +42,7 @@ OVERRIDES = (
 )
 
 
-class TaskCommand(click.Command):
+class TaskCommand(ReadsOn):
     """Takes everything after `--` as the command to run, whatever it looks like."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -51,13 +52,11 @@ class TaskCommand(click.Command):
             at = args.index("--")
             ctx.meta[ARGV] = args[at + 1 :]
             args = args[:at]
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            if "extra argument" in error.message:
-                hint = f"a command goes after `--`: {ctx.command_path} -- python train.py"
-                error.hint = hint  # type: ignore[attr-defined]
-            raise
+        return super().parse_args(ctx, args)
+
+    def about_extra_words(self, ctx: click.Context) -> str:
+        """Somebody may have forgotten the `--`."""
+        return f"a command goes after `--`: {ctx.command_path} -- python train.py"
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The two ways to call it."""
@@ -70,9 +69,9 @@ _OPTIONS = (
     click.option("--gpus", metavar="A100:2", help="Accelerators per node."),
     click.option("--cpus", metavar="4+", help="CPUs per node; + for at least."),
     click.option("--memory", metavar="16+", help="Memory per node in GiB; + for at least."),
-    click.option("--num-nodes", type=click.IntRange(1), help="Nodes started together."),
+    click.option("--num-nodes", metavar="N", help="Nodes started together."),
     click.option("--infra", metavar="CLUSTER", help="Only there, e.g. ssh/k017."),
-    click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher goes first."),
+    click.option("--priority", metavar="N", help="-1000 to 1000; higher goes first."),
     click.option("--queue", help="The queue it waits in."),
     click.option("--gpu-memory", metavar="12Gi", help="Share a GPU: this much of its memory."),
     click.option("--time-limit", metavar="2h", help="Stopped, with notice, after this time."),
@@ -110,32 +109,53 @@ def task_options(command: Any) -> Any:
     return command
 
 
-def wish_of(file: str | None, flags: dict[str, Any]) -> Wish:
-    """What was typed, as a wish; either a file or a command after `--`."""
+def wish_of(file: str | None, flags: dict[str, Any], outcome: str) -> Wish:
+    """What was typed, as a wish; either a file or a command after `--`.
+
+    Ends the command where something of it is wrong, and says everything that is, also in the file;
+    `outcome` says what came of it.
+    """
     context = click.get_current_context()
+    problems: list[Problem] = [*context.meta.get(PROBLEMS, ())]
     argv: list[str] | None = context.meta.get(ARGV)
-    if (file is None) == (argv is None):
-        what = "a file and a command" if file else "nothing to run"
-        verb = context.command.name
-        raise usage("usage/what", f"got {what}", f"stw {verb} FILE, or: stw {verb} -- COMMAND")
-    if file is not None and file.endswith(".py"):
-        remedy = f"to run it: stw {context.command.name} -- python {shlex.quote(file)}"
-        raise usage("usage/what", f"{file} is a program, not a task file", remedy)
+    unclear = _what_is_meant(context, file, argv)
+    problems += unclear
     overrides: dict[str, Override] = {
         name: flags[name] for name in OVERRIDES if flags[name] is not None
     }
-    return Wish(
+    wish = Wish(
         file=file,
         argv=None if argv is None else tuple(argv),
         overrides=overrides,
-        env=_variables(flags["env"], flags["env_file"]),
-        secrets=_secrets(flags["secrets"]),
-        labels=parse_labels(flags["labels"]),
+        env=_variables(flags["env"], flags["env_file"], problems),
+        secrets=_secrets(flags["secrets"], problems),
+        labels=_labels(flags["labels"], problems),
         held=flags.get("hold", False),
         key=flags.get("key", ""),
         plan=flags.get("plan", ""),
         allow_large=flags["yes"],
     )
+    if problems:
+        if not unclear:
+            problems += problems_of(wish)
+        error = StellwerkError(dict.fromkeys(problems))
+        raise refused(error, Narrator(quiet=bool(flags.get("quiet"))), outcome)
+    return wish
+
+
+def _what_is_meant(
+    context: click.Context, file: str | None, argv: Sequence[str] | None
+) -> list[Problem]:
+    """A file or a command must be there, and a program is no task file."""
+    verb = context.command.name
+    if (file is None) == (argv is None):
+        what = "a file and a command" if file else "nothing to run"
+        remedy = f"stw {verb} FILE, or: stw {verb} -- COMMAND"
+        return [Problem("usage/what", f"got {what}", remedy)]
+    if file is not None and file.endswith(".py"):
+        remedy = f"to run it: stw {verb} -- python {shlex.quote(file)}"
+        return [Problem("usage/what", f"{file} is a program, not a task file", remedy)]
+    return []
 
 
 def prepared_of(wish: Wish, settings: Settings, narrator: Narrator) -> Prepared:
@@ -197,41 +217,59 @@ def tell_notices(notices: Sequence[Told], narrator: Narrator) -> None:
         narrator.say(f"note[{told.code}]: {told.message}" + (f"; {told.help}" if told.help else ""))
 
 
-def _variables(pairs: Sequence[str], files: Sequence[str]) -> dict[str, str | None]:
+def _variables(
+    pairs: Sequence[str], files: Sequence[str], problems: list[Problem]
+) -> dict[str, str | None]:
     """Flags hold before files, later ones before earlier ones."""
     from stellwerk.core.describe.env_file import read_env_file, read_env_flag
 
     variables: dict[str, str | None] = {}
     for path in files:
-        variables.update(read_env_file(_text(path), file=path))
+        try:
+            variables.update(read_env_file(_text(path), file=path))
+        except StellwerkError as error:
+            problems += error.problems
     for written in pairs:
-        name, value = read_env_flag(written, os.environ)
+        try:
+            name, value = read_env_flag(written, os.environ)
+        except StellwerkError as error:
+            problems += error.problems
+            continue
         if value is None:
-            raise usage("usage/env", f"${name} isn't set here", f"--env {name}=VALUE")
-        variables[name] = value
+            problems.append(Problem("usage/env", f"${name} isn't set here", f"--env {name}=VALUE"))
+        variables[name] = value or ""
     return variables
 
 
-def _secrets(given: Sequence[str]) -> dict[str, str]:
+def _secrets(given: Sequence[str], problems: list[Problem]) -> dict[str, str]:
     """Values come from the environment or a file: a command line can be read by everybody."""
     secrets = {}
     for text in given:
         name, mark, source = text.partition("=")
+        secrets[name] = os.environ.get(name, "")
         if mark and source.startswith("@"):
-            secrets[name] = _text(source[1:]).removesuffix("\n")
+            try:
+                secrets[name] = _text(source[1:]).removesuffix("\n")
+            except StellwerkError as error:
+                problems += error.problems
         elif mark:
-            raise usage(
-                "usage/secret",
-                f"the value of {name} would stand on a command line, where everybody can read it",
-                f"export {name}, then: --secret {name}; or from a file: --secret {name}=@FILE",
-            )
-        elif name in os.environ:
-            secrets[name] = os.environ[name]
-        else:
-            raise usage(
-                "usage/secret", f"${name} isn't set here", f"export {name}, or {name}=@FILE"
-            )
+            what = f"the value of {name} would stand on a command line, where everybody can read it"
+            remedy = f"export {name}, then: --secret {name}; or from a file: --secret {name}=@FILE"
+            problems.append(Problem("usage/secret", what, remedy))
+        elif name not in os.environ:
+            remedy = f"export {name}, or {name}=@FILE"
+            problems.append(Problem("usage/secret", f"${name} isn't set here", remedy))
     return secrets
+
+
+def _labels(given: Sequence[str], problems: list[Problem]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for text in given:
+        try:
+            labels |= parse_labels([text])
+        except StellwerkError as error:
+            problems += error.problems
+    return labels
 
 
 def _text(path: str) -> str:

@@ -93,6 +93,21 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
     return Prepared(submission, packed, mounts)
 
 
+def problems_of(wish: Wish) -> tuple[Problem, ...]:
+    """What can be seen to be wrong with a task, its variables and flags, without packing."""
+    try:
+        if wish.argv is not None:
+            describe = import_module("stellwerk.core.describe.tasks")
+            given = {"env": wish.env, "secrets": wish.secrets, "overrides": wish.overrides}
+            describe.read_command(wish.argv, **given)
+        else:
+            name, text = _read(wish.file) if wish.file is not None else ("", wish.text or "")
+            _task_in(text, name, wish, "sbatch" if text.startswith("#!") else "task")
+    except StellwerkError as error:
+        return error.problems
+    return ()
+
+
 def _command(wish: Wish, settings: Settings) -> Prepared:
     argv = list(wish.argv or ())
     if not argv:

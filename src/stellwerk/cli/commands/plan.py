@@ -33,7 +33,7 @@ def command(file: str | None, output: Output, **flags: Any) -> None:
 
     Takes what `stw run` takes. `stw run --plan ID` then runs it only if all of that is still so.
     """
-    wish = wish_of(file, flags)
+    wish = wish_of(file, flags, "nothing was planned")
     narrator = Narrator(quiet=not output.for_people)
     client = connect()
     try:

@@ -52,7 +52,7 @@ def command(file: str | None, **flags: Any) -> int:
     A SkyPilot task file, a batch script with #SBATCH lines, `-` for standard input, or a command
     after `--`, which runs in this folder with your environment.
     """
-    wish = wish_of(file, flags)
+    wish = wish_of(file, flags, "nothing was submitted")
     narrator = Narrator(quiet=flags["quiet"])
     client = connect()
     submitted = _submitted(client, wish, narrator)
