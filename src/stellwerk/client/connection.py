@@ -143,6 +143,24 @@ class Stream:
             raise CutOffError(str(error)) from error
 
 
+class Saying:
+    """The body of a request that goes on; one thread at a time may say something."""
+
+    def __init__(self, connection: _UnixConnection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def say(self, data: bytes) -> None:
+        """Sends a piece; raises OSError when nobody listens any more."""
+        with self._lock:
+            self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def end(self) -> None:
+        """Says that this was all."""
+        with contextlib.suppress(OSError), self._lock:  # nobody waits for it any more
+            self._connection.send(b"0\r\n\r\n")
+
+
 class Transport:
     """One kept connection for requests, and one more for each stream. Safe between threads."""
 
@@ -189,6 +207,21 @@ class Transport:
         try:
             connection.request("GET", target, headers=headers or {})
             return Stream(connection, connection.getresponse())
+        except (http.client.HTTPException, OSError) as error:
+            connection.close()
+            raise unreachable(self.path, error) from error
+
+    def converse(self, target: str, content_type: str, first: bytes) -> tuple[Stream, "Saying"]:
+        """Posts a body that goes on while its answer comes. Raises UnreachableError."""
+        connection = _UnixConnection(self.path, None)
+        try:
+            connection.putrequest("POST", target)
+            connection.putheader("Content-Type", content_type)
+            connection.putheader("Transfer-Encoding", "chunked")
+            connection.endheaders()
+            saying = Saying(connection)
+            saying.say(first)
+            return Stream(connection, connection.getresponse()), saying
         except (http.client.HTTPException, OSError) as error:
             connection.close()
             raise unreachable(self.path, error) from error

@@ -25,13 +25,15 @@ class Capabilities(Struct, frozen=True):
     """What the engine may expect of a driver.
 
     ``queues_itself``: the engine behind it decides when a run starts (phase Dispatched until then).
-    ``start_guarantee``: how a start is kept from happening twice.
+    ``start_guarantee``: how a start is kept from happening twice. ``exec``: whether commands can
+    be run inside a run; such a driver ``Executes``.
     """
 
     start_guarantee: StartGuarantee
     queues_itself: bool = False
     notices: bool = True
     reads_logs: bool = True
+    exec: bool = False
 
 
 class RankOrder(Struct, frozen=True):
@@ -226,6 +228,46 @@ class KnowsCheckpoints(Protocol):
 
     async def checkpoints(self, workload: str) -> Sequence[Saved]:
         """The whole checkpoints of a workload, the newest last."""
+        ...
+
+
+class ExecOrder(Struct, frozen=True):
+    """A command is to be run beside a rank of a run; the first frame of the session says which."""
+
+    run: RunId
+    rank: int = 0
+
+
+class ExecSession(Protocol):
+    """One command inside a run, as a stream of bytes in both directions.
+
+    The bytes are the frames of `stellwerk.runtime.frames`, cut anywhere. The command ends when the
+    session is closed before it is over, or with the run.
+    """
+
+    async def send(self, data: bytes) -> None:
+        """Passes on what the caller says; raises DriverError if nobody hears it any more."""
+        ...
+
+    async def receive(self) -> bytes:
+        """What comes next; b"" when all has been said."""
+        ...
+
+    async def close(self) -> None:
+        """Hangs up."""
+        ...
+
+
+@runtime_checkable
+class Executes(Protocol):
+    """What a driver is that can run a command inside a run."""
+
+    async def exec(self, order: ExecOrder) -> ExecSession:
+        """Opens a session; nothing runs before its first frame.
+
+        Raises DriverError: ``runtime/not_running``, ``runtime/ended``, ``runtime/unknown_run``,
+        ``runtime/no_rank``, ``runtime/too_old`` if what is there can't do it yet.
+        """
         ...
 
 

@@ -10,12 +10,15 @@ from stellwerk.core.model.errors import StellwerkError
 BODY_S = 60.0
 """How long a body may pause."""
 
+TAKES_ITS_TIME = "takes_its_time"
+"""An option of handlers whose body is a conversation and may pause for as long as it likes."""
+
 
 def with_patience(app: ASGIApp) -> ASGIApp:
     """A middleware: a body that stops coming is given up; what follows it may take its time."""
 
     async def patient(scope: Scope, receive: Receive, send: Send) -> None:
-        whole = False
+        whole = bool(getattr(scope.get("route_handler"), "opt", {}).get(TAKES_ITS_TIME))
 
         async def receive_soon() -> HTTPReceiveMessage | WebSocketReceiveMessage:
             nonlocal whole

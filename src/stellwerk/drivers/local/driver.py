@@ -20,6 +20,8 @@ from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefu
 from stellwerk.drivers.base import (
     Capabilities,
     DriverError,
+    ExecOrder,
+    ExecSession,
     Folders,
     Kept,
     Left,
@@ -32,6 +34,7 @@ from stellwerk.drivers.base import (
 from stellwerk.drivers.local import leftovers
 from stellwerk.drivers.local.agent_link import AgentGone, AgentLink, AgentRefused, JSONObject
 from stellwerk.drivers.local.agents import AgentHouse, agent_socket
+from stellwerk.drivers.local.exec_session import open_session
 from stellwerk.drivers.local.layout import lay_out, remove_layout
 from stellwerk.drivers.local.translate import inventory_of, report_of, sample_of, spec_of, why_of
 from stellwerk.drivers.local.workdir import BlobReader
@@ -50,7 +53,7 @@ OPEN_ENDED = ("unreachable", "machine")
 class LocalDriver:
     """This machine, as this user."""
 
-    capabilities = Capabilities(start_guarantee="claim file")
+    capabilities = Capabilities(start_guarantee="claim file", exec=True)
 
     def __init__(
         self, *, home: Path, socket_dir: Path, blobs: BlobReader, cluster: str = ""
@@ -218,6 +221,13 @@ class LocalDriver:
         except AgentRefused as refusal:
             final = refusal.code not in OPEN_ENDED
             raise DriverError(f"runtime/{refusal.code}", refusal.message, final=final) from refusal
+
+    # commands inside a run
+
+    async def exec(self, order: ExecOrder) -> ExecSession:
+        """Has the agent hand a connection over to a keeper beside the run."""
+        await self._connected()
+        return await open_session(str(self._house.socket), order)
 
     # what a run leaves
 
