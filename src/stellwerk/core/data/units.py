@@ -1,0 +1,66 @@
+"""Writes amounts of data, spans of time, money and energy for people.
+
+Data counts in powers of 1000, as links and prices do: 1 GB = 10^9 bytes. Elsewhere (memory, disks)
+Stellwerk shows powers of 1024, always with the `i` of `GiB`.
+"""
+
+GB = 1_000_000_000
+
+_DATA = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def show_data(count: float) -> str:
+    """`0 B`, `812 kB`, `137.8 GB`, `212 GB`, `1.5 TB`; whole GB are told as such up to 10 TB."""
+    value, unit = float(count), _DATA[0]
+    for unit in _DATA:
+        limit = 10_000 if unit == "GB" else 1000
+        if abs(value) < limit or unit == _DATA[-1]:
+            break
+        value /= 1000
+    return f"{_trimmed(value, 0 if unit == 'B' or abs(value) >= 1000 else 1)} {unit}"
+
+
+def show_span(seconds: float) -> str:
+    """`0.4 s`, `43.6 s`, `4 min 36 s`, `27 min`, `2 h 10 min`, `3 d 4 h`: two units, rounded."""
+    if seconds < 0:
+        return f"-{show_span(-seconds)}"
+    if seconds < 59.95:
+        return f"{_trimmed(seconds, 1)} s"
+    if seconds < 599.5:
+        return _two(round(seconds), 60, "min", "s")
+    if seconds < 3570:
+        return f"{round(seconds / 60)} min"
+    if seconds < 86_370:
+        return _two(round(seconds / 60), 60, "h", "min")
+    return _two(round(seconds / 3600), 24, "d", "h")
+
+
+def show_usd(amount: float) -> str:
+    """`0 USD`, `0.004 USD`, `3.20 USD`, `90 USD`, `1,234.50 USD`: cents where there are any."""
+    if amount and abs(amount) < 0.01:
+        return f"{amount:.1g} USD"
+    text = f"{amount:,.2f}"
+    return f"{text.removesuffix('.00')} USD"
+
+
+def show_energy(kilowatt_hours: float) -> str:
+    """`0.3 kWh`, `12.5 kWh`, `1,240 kWh`."""
+    return f"{_trimmed(kilowatt_hours, 0 if abs(kilowatt_hours) >= 1000 else 2)} kWh"
+
+
+def show_rate(bits_per_s: float) -> str:
+    """`100 Mbit/s`, `2.5 Gbit/s`: powers of 1000, as links are sold."""
+    for size, unit in ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if abs(bits_per_s) >= size:
+            return f"{_trimmed(bits_per_s / size, 1)} {unit}"
+    return f"{_trimmed(bits_per_s, 1)} bit/s"
+
+
+def _two(count: int, per: int, large: str, small: str) -> str:
+    whole, rest = divmod(count, per)
+    return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
+
+
+def _trimmed(value: float, digits: int) -> str:
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
