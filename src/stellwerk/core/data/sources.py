@@ -111,14 +111,13 @@ def broken_rule(cluster: Cluster, need: Need) -> Reason | None:
     for rule in need.residency:
         if not lies_in(cluster, rule):
             region = region_of(cluster)
-            where = {"region": region} if region else {}
             return Reason(
                 "data_residency",
                 {
                     "data": need.data.name,
                     "allowed": " or ".join(rule),
                     "cluster": cluster.name,
-                    **where,
+                    "where": f"in {region}" if region else "in a region that nobody tells",
                 },
             )
     return None

@@ -7,6 +7,7 @@ recorded. Codes are interface: they are added, never reused.
 
 import re
 
+from stellwerk.core.model.data_catalogue import OF_DATA
 from stellwerk.core.model.endings import ENDED
 from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.reasons import TIERS, Entry, Reason, RenderedReason, Tier
@@ -179,7 +180,7 @@ REFUSALS = {
     ),
 }
 
-CATALOGUE: dict[str, Entry] = {**WAITING, **GOING_BACK, **ENDED, **OF_NODES, **REFUSALS}
+CATALOGUE: dict[str, Entry] = {**WAITING, **GOING_BACK, **ENDED, **OF_NODES, **REFUSALS, **OF_DATA}
 
 WHY_STOPPED = {
     "cancel": "it was cancelled",
