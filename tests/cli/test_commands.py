@@ -14,6 +14,7 @@ from stellwerk.config import load
 from tests.cli.conftest import Stw
 from tests.client.fake_server import (
     STATUS,
+    Asked,
     FakeServer,
     Says,
     reason,
@@ -93,10 +94,14 @@ def test_the_queue_is_in_order(server: FakeServer, stw: Stw) -> None:
         row("late", "Pending", submitted_ms=9),
         row("early", "Held", submitted_ms=5),
         row("first", "Pending", submitted_ms=9, priority=3),
-        row("runs", "Running"),
         row("other", "Pending", queue="q2", priority=9),
     ]
-    server.on("GET", "/v1/workloads", {"items": rows, "seq": 1, "next": None})
+
+    def listed(asked: Asked) -> dict[str, Any]:
+        found = rows if asked.query["phase"] == "Pending" else [row("runs", "Running")]
+        return {"items": found, "seq": 1, "next": None, "total": len(found)}
+
+    server.on("GET", "/v1/workloads", listed)
     result = stw("queue", "default", "--columns", "place,name")
     assert result.lines[1:] == ["1\tfirst", "-\tearly", "2\tlate"]
     assert result.err == "1 workload running.   next: stw explain first\n"

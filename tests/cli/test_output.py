@@ -1,12 +1,15 @@
 """The same answer for people, for programs and for pipes."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 
+from stellwerk.cli.output import Output
+from stellwerk.cli.terminal import Terminal
 from tests.cli.conftest import Stw
-from tests.client.fake_server import FakeServer, Says, reason, row
+from tests.client.fake_server import Asked, FakeServer, Says, reason, row
 
 ROWS = [
     row("eval", "Pending", reason=reason("no_room", "capacity", "2 CPUs asked, 1 free on laptop")),
@@ -149,3 +152,54 @@ def test_what_the_server_can_not_say_is_said(server: FakeServer, stw: Stw) -> No
     result = stw("ps")
     assert result.code == 1
     assert "isn't understood" in result.err
+
+
+def paged(asked: Asked) -> dict[str, Any]:
+    """5,000 workloads, of which a page shows as many as it may."""
+    first = int(asked.query.get("after", 0))
+    count = min(int(asked.query["limit"]), 5_000 - first)
+    rows = [row(f"j{n}", "Pending") for n in range(first, first + count)]
+    more = str(first + count) if first + count < 5_000 else None
+    return {
+        "items": rows,
+        "seq": 1,
+        "next": more,
+        "total": 5_000 if "total" in asked.query else None,
+    }
+
+
+@pytest.mark.parametrize("verb", ["ps", "queue"])
+def test_a_long_list_is_cut_for_people(
+    server: FakeServer, stw: Stw, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """On a terminal 100, or as many as asked for; what is left out is counted, with the remedy."""
+    server_of_lists(server)
+    on_terminal(monkeypatch)
+    result = stw(verb, "--no-headers", "--columns", "name")
+    assert len(result.lines) == 100
+    assert f"… and 4,900 more: stw {verb} --limit 0" in result.err
+    assert server.asked[0].query["limit"] == "100"
+    few = stw(verb, "--no-headers", "--columns", "name", "--limit", "3", "--sort", "-name")
+    assert few.lines == ["j999", "j998", "j997"]
+    assert "… and 4,997 more" in few.err
+
+
+@pytest.mark.parametrize("verb", ["ps", "queue"])
+def test_programs_get_all_that_they_ask_for(server: FakeServer, stw: Stw, verb: str) -> None:
+    """Through pipes and as data everything, page after page, unless a limit is given."""
+    server_of_lists(server)
+    assert len(stw(verb, "--no-headers", "--columns", "name").lines) == 5_000
+    assert len(json.loads(stw(verb, "-o", "json").out)) == 5_000
+    assert len(json.loads(stw(verb, "-o", "json", "--limit", "7").out)) == 7
+
+
+def server_of_lists(server: FakeServer) -> FakeServer:
+    server.on("GET", "/v1/workloads", paged)
+    server.on("GET", "/v1/forecast", {"items": [], "seq": 1})
+    return server
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has stdout taken for a wide terminal."""
+    shown = Terminal(is_tty=True, colour=False, unicode=True, width=200)
+    monkeypatch.setattr(Output, "terminal", lambda _self: shown)

@@ -193,7 +193,7 @@ def test_our_own_mistake_has_an_id_that_is_in_the_log(
 ) -> None:
     """The caller sees no traceback, the log does."""
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **_more: object) -> None:
         raise RuntimeError("the moon is in the way")
 
     monkeypatch.setattr(running.services.pages, "rows", broken)
@@ -233,9 +233,11 @@ def test_the_schema_describes_every_address(running: Stage) -> None:
         "/v1/gc",
         "/v1/forecast",
         "/v1/blobs/missing",
+        "/v1/blobs/batch",
         "/v1/blobs/{hash}",
         "/v1/workloads",
         "/v1/workloads/batch",
+        "/v1/workloads/change",
         "/v1/workloads/{ref}",
         "/v1/workloads/{ref}/explain",
         "/v1/workloads/{ref}/logs",
@@ -246,6 +248,7 @@ def test_the_schema_describes_every_address(running: Stage) -> None:
         "/v1/workloads/{ref}/priority",
         "/v1/workloads/{ref}/lost",
         "/v1/workloads/{ref}/rerun",
+        "/v1/workloads/{ref}/exec",
         "/v1/clusters",
         "/v1/clusters/{name}/nodes/{node}/resume",
         "/v1/events",

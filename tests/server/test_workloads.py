@@ -164,3 +164,29 @@ def test_a_batch_is_all_or_nothing(stage: Stage, count: int) -> None:
     )
     both = stage.post("/v1/workloads/batch", {"items": items, "item": items[0]})
     assert both.status == 400
+
+
+def test_a_list_goes_on_where_the_page_before_ended(stage: Stage) -> None:
+    """Newest first or as they stand in line; each once, and the count is that of all pages."""
+    for n in range(7):
+        stage.submit(held=True, overrides={"name": f"j{n}"})
+        ref = f"j{n}"
+        if n in {1, 4}:
+            stage.post(f"/v1/workloads/{ref}/priority", {"priority": 5 - 10 * (n == 4)})
+    assert names_of_pages(stage, "") == [f"j{n}" for n in (6, 5, 4, 3, 2, 1, 0)]
+    line = [f"j{n}" for n in (1, 0, 2, 3, 5, 6, 4)]
+    assert names_of_pages(stage, "&sort=line") == line
+    assert names_of_pages(stage, "&sort=line&queue=night") == []
+    assert stage.get("/v1/workloads?after=x").status == 400
+
+
+def names_of_pages(stage: Stage, more: str) -> list[str]:
+    names: list[str] = []
+    after = ""
+    while True:
+        page = stage.get(f"/v1/workloads?limit=2&total=1{more}&after={after}").json
+        names += [one["name"] for one in page["items"]]
+        if page["next"] is None:
+            assert page["total"] == len(names)
+            return names
+        after = page["next"]

@@ -16,6 +16,9 @@ from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.terminal import Terminal, terminal_of
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
+SCREENFUL = 100
+"""So many lines of a list a person is shown at once, if not asked for more."""
+
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -42,6 +45,23 @@ class Output(NamedTuple):
 def list_options(command: Command) -> Command:
     """Adds `-o`, `--columns`, `--sort`, `--no-headers`, `--ascii`, gathered as `output`."""
     return _gathering(command, lists=True)
+
+
+def limit_option(command: Command) -> Command:
+    """Adds `--limit`; `most_of` says what it comes to."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(0),
+        metavar="N",
+        help=f"At most so many; 0 for all. On a terminal {SCREENFUL} if not said.",
+    )(command)
+
+
+def most_of(limit: int | None, output: Output) -> int | None:
+    """How many to list: what was asked for, all that there are to a program, some to a person."""
+    if limit is not None:
+        return limit or None
+    return SCREENFUL if output.for_people and output.terminal().is_tty else None
 
 
 def one_options(command: Command) -> Command:
@@ -108,16 +128,25 @@ def write_list(
     name: Callable[[T], str],
     empty: str = "",
     then: str = "",
+    most: int | None = None,
+    total: int | None = None,
+    rest: str = "",
 ) -> None:
-    """Writes a list; `empty` is said when there is nothing, `then` names the next command."""
-    items = _sorted(items, columns, output.sort)
+    """Writes a list; `empty` is said when there is nothing, `then` names the next command.
+
+    At `most` so many are written; of `total` it is said how many are left, and that `rest` lists
+    them.
+    """
+    items = _sorted(items, columns, output.sort)[:most]
     if output.for_people:
         shown = _chosen(columns, output)
         if items or not empty:
             cut = output.format == "table"
             lines = table(shown, items, output.terminal(), headers=output.headers, cut=cut)
             write_lines(lines)
-        for line in filter(None, (empty if not items else "", then)):
+        left = (total or 0) - len(items)
+        more = f"{'…' if output.terminal().unicode else '...'} and {left:,} more: {rest}"
+        for line in filter(None, (empty if not items else "", more if left > 0 else "", then)):
             narrate(line)
     elif output.format == "name":
         write_lines([name(item) for item in items])

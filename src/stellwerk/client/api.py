@@ -21,10 +21,10 @@ import msgspec
 from stellwerk.client.ahead import Expected, Forecasts, Planned
 from stellwerk.client.bulk import SHOWN, ChangedMany, Verb, Which
 from stellwerk.client.connection import UnreachableError
+from stellwerk.client.execs import Execs
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
-from stellwerk.client.parts import new_key, part, with_key
+from stellwerk.client.parts import Query, list_query, new_key, part, with_key
 from stellwerk.client.refusals import ApiError
-from stellwerk.client.requests import Requests
 from stellwerk.client.streams import EventReader, LogReader, Retry
 from stellwerk.client.wire import (
     Changed,
@@ -53,7 +53,7 @@ ASK_BLOBS = 100_000
 LONG_POLL_MS = 25_000
 
 
-class Client(Requests):
+class Client(Execs):
     """A connection to one server, which is started when it is first needed (`start=False`: not)."""
 
     # submitting
@@ -173,25 +173,28 @@ class Client(Requests):
         self,
         *,
         all: bool = False,
-        phase: str | None = None,
+        phase: str | Sequence[str] | None = None,
         labels: Mapping[str, str] | None = None,
         name: str | None = None,
         owner: str | None = None,
         limit: int | None = None,
     ) -> tuple[Row, ...]:
         """Workloads, newest first; those that have ended only with `all`."""
-        query: list[tuple[str, str]] = [("all", "1" if all else "0")]
-        query += [("label", f"{key}={value}") for key, value in (labels or {}).items()]
-        query += [(k, v) for k, v in (("phase", phase), ("name", name), ("owner", owner)) if v]
-        rows: list[Row] = []
-        after: str | None = ""
-        while after is not None and (limit is None or len(rows) < limit):
-            size = PAGE if limit is None else min(PAGE, limit - len(rows))
-            paged = [*query, ("limit", str(size)), *([("after", after)] if after else [])]
+        query = list_query(all=all, phase=phase, labels=labels, name=name, owner=owner)
+        return tuple(self.listing(query, limit=limit).items)
+
+    def listing(self, query: Query, *, limit: int | None = None, total: bool = False) -> Rows:
+        """What a query finds, read page by page; with `total` also how many there are."""
+        found = Rows(next="")
+        while found.next is not None and (limit is None or len(found.items) < limit):
+            size = PAGE if limit is None else min(PAGE, limit - len(found.items))
+            paged = [*query, ("limit", str(size)), *([("after", found.next)] if found.next else [])]
+            paged += [("total", "1")] if total and not found.next else []
             page = self._get(f"/v1/workloads?{urlencode(paged)}", Rows)
-            rows += page.items
-            after = page.next if page.items else None
-        return tuple(rows)
+            found.items += page.items
+            found.seq, found.total = page.seq, page.total if not found.next else found.total
+            found.next = page.next if page.items else None
+        return found
 
     def wait(self, name: str, until: Until = "ended", timeout_s: float | None = None) -> Row:
         """Waits until a workload has ended (or runs); raises TimeoutError after `timeout_s`."""

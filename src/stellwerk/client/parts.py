@@ -1,6 +1,7 @@
 """The small parts of requests and answers: keys, names in a path, what a body says."""
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from stellwerk.client.wire import ProblemReport, Submission
 from stellwerk.core.model.errors import Problem, StellwerkError
 
 T = TypeVar("T")
+Query = list[tuple[str, str]]
 
 
 def decode(body: bytes, kind: type[T]) -> T:
@@ -33,6 +35,24 @@ def with_key(submission: Submission) -> Submission:
 
 def new_key() -> str:
     return os.urandom(12).hex()
+
+
+def list_query(
+    *,
+    all: bool = False,
+    phase: str | Sequence[str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    name: str | None = None,
+    owner: str | None = None,
+    queue: str | None = None,
+    in_line: bool = False,
+) -> Query:
+    """The parameters of a list; `in_line` orders it as the workloads are served."""
+    query = [("all", "1" if all else "0")]
+    query += [("label", f"{key}={value}") for key, value in (labels or {}).items()]
+    query += [("phase", one) for one in ([phase] if isinstance(phase, str) else phase or ())]
+    texts = (("name", name), ("owner", owner), ("queue", queue), ("sort", "line" * in_line))
+    return query + [(key, value) for key, value in texts if value]
 
 
 def part(name: str) -> str:

@@ -314,11 +314,12 @@ class EventRecord(Struct):
 
 
 class Rows(Struct):
-    """A page of a list, newest first; `next` continues it."""
+    """A page of a list, newest first; `next` continues it, `total` counts those on all pages."""
 
     items: list[Row] = []
     seq: int = 0
     next: str | None = None
+    total: int | None = None
 
 
 class Events(Struct):

@@ -13,6 +13,7 @@ from stellwerk.server.telemetry_views import MetricView, UsageView
 
 Kind = Literal["task", "sbatch", "argv"]
 Until = Literal["ended", "running"]
+Sort = Literal["newest", "line"]
 LogOf = Literal["run", "setup", "all"]
 
 TEXT_BYTES = 2 * 2**20
@@ -159,11 +160,15 @@ class Row(Headline, frozen=True, kw_only=True):
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """A page of workloads, newest first; `next` continues it as `after`, `null` is the end."""
+    """A page of workloads; `next` continues it as `after`, `null` is the end.
+
+    `total` counts those of all pages, where that was asked for.
+    """
 
     items: list[Row]
     seq: int
     next: str | None
+    total: int | None = None
 
 
 class EndView(msgspec.Struct, frozen=True):

@@ -51,14 +51,19 @@ class Pages:
         self._usage_of = usage_of
         self._shapes: dict[ShapeId, Shape] = {}
 
-    def rows(self, wanted: WorkloadFilter) -> models.Rows:
-        """A page of a list."""
+    def rows(self, wanted: WorkloadFilter, *, count: bool = False) -> models.Rows:
+        """A page of a list; with `count` it says how many there are on all pages."""
         seq = self._store.seq()
         found = [row.workload for row in self._store.workloads(wanted)]
         waits = self._waits_of(found)
         items = [self._row(workload, waits) for workload in found]
         full = wanted.limit and len(found) == wanted.limit
-        return models.Rows(items=items, seq=seq, next=str(found[-1].order) if full else None)
+        return models.Rows(
+            items=items,
+            seq=seq,
+            next=_cursor(wanted, found[-1]) if full else None,
+            total=self._store.count(wanted) if count else None,
+        )
 
     def row(self, workload: Workload) -> models.Row:
         """One line of a list."""
@@ -186,6 +191,11 @@ class Pages:
             return msgspec.json.decode(self._store.blobs.get(hash), type=kind)
         except (StoreError, msgspec.MsgspecError):
             return None
+
+
+def _cursor(wanted: WorkloadFilter, last: Workload) -> str:
+    """Where the next page begins; `after_of` reads it."""
+    return f"{last.priority},{last.order}" if wanted.sort == "line" else str(last.order)
 
 
 def _reasons(wait: Wait | None) -> tuple[Reason, ...]:

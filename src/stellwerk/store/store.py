@@ -220,6 +220,10 @@ class Store:
         """Lists workloads, by the order of their submission."""
         return self._read(lambda conn: views.workloads(conn, wanted))
 
+    def count(self, wanted: WorkloadFilter) -> int:
+        """How many workloads a filter asks for, all pages together."""
+        return self._read(lambda conn: views.count(conn, wanted))
+
     def picked(self, wanted: WorkloadFilter) -> list[Picked]:
         """Like `workloads`, for many: only what they are called and the phase they are in."""
         return self._read(lambda conn: views.picked(conn, wanted))

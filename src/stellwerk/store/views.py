@@ -38,7 +38,8 @@ class WorkloadRow(Struct, frozen=True):
 class WorkloadFilter(Struct, frozen=True):
     """Which workloads to list. Empty fields ask for nothing; all others must hold together.
 
-    ``name`` may have ``*`` and ``?``. ``after`` is the ``order`` of the last one already seen.
+    ``name`` may have ``*`` and ``?``. ``after`` is the ``order`` of the last one already seen, and
+    ``after_priority`` its priority where ``sort`` is ``line``: as they are served.
     """
 
     live: bool = True
@@ -49,8 +50,9 @@ class WorkloadFilter(Struct, frozen=True):
     project: str = ""
     queue: str = ""
     kind: str = ""
-    sort: Literal["newest", "oldest"] = "oldest"
+    sort: Literal["newest", "oldest", "line"] = "oldest"
     after: int = 0
+    after_priority: int = 0
     limit: int = 0
 
 
@@ -162,17 +164,28 @@ def _ambiguous(ref: str, found: list[WorkloadRow]) -> Exception:
 
 def workloads(conn: sa.Connection, wanted: WorkloadFilter) -> list[WorkloadRow]:
     """Lists the workloads that a filter asks for."""
-    order = _w.order.desc() if wanted.sort == "newest" else _w.order
-    query = sa.select(*_ROW).where(*_conditions(wanted)).order_by(order)
+    query = sa.select(*_ROW).where(*_conditions(wanted)).order_by(*_order_of(wanted))
     if wanted.limit:
         query = query.limit(wanted.limit)
     return [_row(tuple(row)) for row in conn.execute(query)]
 
 
+def count(conn: sa.Connection, wanted: WorkloadFilter) -> int:
+    """How many a filter asks for, all pages together."""
+    everything = msgspec.structs.replace(wanted, after=0, limit=0)
+    query = sa.select(sa.func.count()).select_from(schema.workloads)
+    return int(conn.execute(query.where(*_conditions(everything))).scalar_one())
+
+
+def _order_of(wanted: WorkloadFilter) -> list[sa.ColumnElement[int]]:
+    if wanted.sort == "line":
+        return [_w.priority.desc(), _w.order]
+    return [_w.order.desc() if wanted.sort == "newest" else _w.order]
+
+
 def picked(conn: sa.Connection, wanted: WorkloadFilter) -> list[Picked]:
     """Lists what a filter asks for, by columns alone."""
-    order = _w.order.desc() if wanted.sort == "newest" else _w.order
-    query = sa.select(*_PICKED).where(*_conditions(wanted)).order_by(order)
+    query = sa.select(*_PICKED).where(*_conditions(wanted)).order_by(*_order_of(wanted))
     return [Picked(*row) for row in conn.execute(query)]
 
 
@@ -206,9 +219,18 @@ def _conditions(wanted: WorkloadFilter) -> list[sa.ColumnElement[bool] | sa.Text
     for key, value in wanted.labels.items():
         conditions.append(_labelled(key, value))
     if wanted.after:
-        later = _w.order < wanted.after if wanted.sort == "newest" else _w.order > wanted.after
-        conditions.append(later)
+        conditions.append(_after(wanted))
     return conditions
+
+
+def _after(wanted: WorkloadFilter) -> sa.ColumnElement[bool]:
+    if wanted.sort == "newest":
+        return _w.order < wanted.after
+    later = _w.order > wanted.after
+    if wanted.sort == "oldest":
+        return later
+    priority = wanted.after_priority
+    return sa.or_(_w.priority < priority, sa.and_(_w.priority == priority, later))
 
 
 def _named(pattern: str) -> sa.ColumnElement[bool]:

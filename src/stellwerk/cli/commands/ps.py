@@ -4,12 +4,13 @@ from fnmatch import fnmatchcase
 
 import click
 
-from stellwerk.cli.output import Output, list_options, write_list
+from stellwerk.cli.output import Output, limit_option, list_options, most_of, write_list
 from stellwerk.cli.render.phases import DOING
 from stellwerk.cli.render.workloads import columns
 from stellwerk.cli.session import connect, label_of, now_ms, parse_labels
 from stellwerk.cli.watching import watched
 from stellwerk.client.api import Client
+from stellwerk.client.parts import Query, list_query
 from stellwerk.client.wire import Row
 
 
@@ -25,6 +26,7 @@ from stellwerk.client.wire import Row
     help="In this phase, e.g. Running or Failed.",
 )
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever it changes.")
+@limit_option
 @list_options
 def command(
     pattern: str | None,
@@ -32,13 +34,18 @@ def command(
     labels: tuple[str, ...],
     phase: str | None,
     watch: bool,
+    limit: int | None,
     output: Output,
 ) -> None:
     """List workloads: those that wait or run, with -A all, newest first."""
     client = connect()
+    query = list_query(
+        all=everything or _names_an_end(phase), labels=parse_labels(labels), phase=_spelled(phase)
+    )
+    most = most_of(limit, output)
 
     def show() -> None:
-        rows = _rows(client, pattern, everything or _names_an_end(phase), labels, phase)
+        rows, total = _rows(client, query, pattern, most, whole=bool(output.sort))
         write_list(
             rows,
             columns(now_ms()),
@@ -46,22 +53,30 @@ def command(
             name=label_of,
             empty=_nothing(everything, bool(pattern or labels or phase)),
             then=_then(rows, everything),
+            most=most,
+            total=total,
+            rest=f"stw ps {'-A ' if everything else ''}--limit 0",
         )
 
     watched(client, show) if watch else show()
 
 
 def _rows(
-    client: Client,
-    pattern: str | None,
-    everything: bool,
-    labels: tuple[str, ...],
-    phase: str | None,
-) -> list[Row]:
+    client: Client, query: Query, pattern: str | None, most: int | None, *, whole: bool
+) -> tuple[list[Row], int | None]:
+    """The rows to show, and how many there are. What is chosen or ordered here is read `whole`."""
+    if most is not None and not pattern and not whole:
+        found = client.listing(query, limit=most, total=True)
+        return found.items, found.total
+    rows = client.listing(query).items
+    if pattern:
+        rows = [row for row in rows if _matches(row, pattern)]
+    return rows, len(rows)
+
+
+def _spelled(phase: str | None) -> str | None:
     wanted = phase.capitalize() if phase and phase.islower() else phase
-    wanted = "SettingUp" if wanted and wanted.lower() == "settingup" else wanted
-    rows = client.list(all=everything, labels=parse_labels(labels), phase=wanted)
-    return [row for row in rows if not pattern or _matches(row, pattern)]
+    return "SettingUp" if wanted and wanted.lower() == "settingup" else wanted
 
 
 def _matches(row: Row, pattern: str) -> bool:

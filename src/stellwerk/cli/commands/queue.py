@@ -1,17 +1,21 @@
 """`stw queue`: who waits, in which order, and for what."""
 
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 import click
 
-from stellwerk.cli.output import Output, list_options, write_list
+from stellwerk.cli.output import Output, limit_option, list_options, most_of, write_list
 from stellwerk.cli.render.units import plural
 from stellwerk.cli.render.workloads import queue_columns
 from stellwerk.cli.session import connect, forecasts, now_ms, parse_labels
 from stellwerk.cli.watching import watched
+from stellwerk.client.api import Client
+from stellwerk.client.parts import list_query
 from stellwerk.client.wire import Row
 
 WAITING = {"Pending", "Held"}
+RUNNING = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
 
 
 @click.command("queue", epilog="Example: stw queue -o wide")
@@ -20,15 +24,20 @@ WAITING = {"Pending", "Held"}
     "-l", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="With this label."
 )
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever it changes.")
+@limit_option
 @list_options
-def command(queue: str | None, labels: tuple[str, ...], watch: bool, output: Output) -> None:
+def command(
+    queue: str | None, labels: tuple[str, ...], watch: bool, limit: int | None, output: Output
+) -> None:
     """List what waits, first in line first, and why."""
     client = connect()
+    chosen = parse_labels(labels)
+    query = list_query(labels=chosen, phase=sorted(WAITING), queue=queue, in_line=True)
+    most = most_of(limit, output)
 
     def show() -> None:
-        rows = client.list(labels=parse_labels(labels))
-        lines = numbered(waiting_in_order(rows, queue))
-        running = [row for row in rows if row.phase not in WAITING]
+        found = client.listing(query, limit=None if output.sort else most, total=True)
+        lines = numbered(waiting_in_order(found.items, queue))
         if output.for_people:
             write_list(
                 lines,
@@ -36,15 +45,30 @@ def command(queue: str | None, labels: tuple[str, ...], watch: bool, output: Out
                 output,
                 name=lambda line: line[1].name,
                 empty=f"nothing waits in queue {queue}" if queue else "nothing waits",
-                then=_then([row for _, row in lines], len(running)),
+                then=_then([row for _, row in lines], _running(client, chosen)),
+                most=most,
+                total=found.total,
+                rest=f"stw queue {queue + ' ' if queue else ''}--limit 0",
             )
         else:
-            write_list([row for _, row in lines], [], output, name=lambda row: row.name or row.id)
+            write_list(
+                [row for _, row in lines],
+                [],
+                output,
+                name=lambda row: row.name or row.id,
+                most=most,
+            )
 
     watched(client, show) if watch else show()
 
 
-def waiting_in_order(rows: tuple[Row, ...], queue: str | None) -> list[Row]:
+def _running(client: Client, labels: Mapping[str, str]) -> int:
+    """How many have a run, without reading them all."""
+    found = client.listing(list_query(labels=labels, phase=RUNNING), limit=1, total=True)
+    return len(found.items) if found.total is None else found.total
+
+
+def waiting_in_order(rows: Sequence[Row], queue: str | None) -> list[Row]:
     """The waiting of all queues or of one: higher priority first, then who came first."""
     chosen = [row for row in rows if row.phase in WAITING and queue in {None, row.queue}]
     return sorted(chosen, key=lambda row: (-row.priority, row.submitted_ms, row.id))

@@ -19,6 +19,7 @@ from stellwerk.server.models import (
     Row,
     Rows,
     Show,
+    Sort,
     SubmitItem,
     Submitted,
     SubmittedMany,
@@ -56,7 +57,23 @@ LimitOf = Annotated[
     int, QueryParameter(name="limit", ge=1, le=100_000, description="At most so many.")
 ]
 AfterOf = Annotated[
-    int, QueryParameter(name="after", ge=0, description="`next` of the page before.")
+    str,
+    QueryParameter(
+        name="after",
+        pattern=r"^((-?\d{1,9},)?\d{1,18})?$",
+        description="`next` of the page before.",
+    ),
+]
+QueueOf = Annotated[str, QueryParameter(name="queue", description="The queue it waits in.")]
+SortOf = Annotated[
+    Sort,
+    QueryParameter(
+        name="sort",
+        description="`newest` first, or as they stand in `line`: by priority, then age.",
+    ),
+]
+TotalOf = Annotated[
+    bool, QueryParameter(name="total", description="Say how many there are on all pages.")
 ]
 TimeoutOf = Annotated[
     int,
@@ -124,21 +141,27 @@ async def list_workloads(
     name: NameOf = "",
     owner: OwnerOf = "",
     limit: LimitOf = 1000,
-    after: AfterOf = 0,
+    after: AfterOf = "",
+    queue: QueueOf = "",
+    sort: SortOf = "newest",
+    total: TotalOf = False,
 ) -> Rows:
     """Workloads, newest first; without `all` only those that aren't over."""
+    priority, _, order = after.rpartition(",")
     wanted = WorkloadFilter(
         live=not all_of,
         phases=phases_of(phase or []),
         labels=_labels(label or []),
         name=name,
         owner=owner,
-        sort="newest",
+        queue=queue,
+        sort=sort,
         limit=limit,
-        after=after,
+        after=int(order or 0),
+        after_priority=int(priority or 0),
     )
     await services.settled(LIST_SETTLE_S)
-    return await asyncio.to_thread(services.pages.rows, wanted)
+    return await asyncio.to_thread(services.pages.rows, wanted, count=total)
 
 
 def phases_of(given: list[str]) -> tuple[Phase, ...]:
