@@ -122,6 +122,20 @@ def test_reports_move_a_run_forward_only() -> None:
     assert kinds(hall.end(key)) == ["RunEnded", "WorkloadEnded"]
 
 
+def test_a_run_that_stops_says_why() -> None:
+    """What it was told here holds before the word of its place, which may know it less well."""
+    hall, key = a_running_hall()
+    run = RunId(f"{key}-1")
+    told = rep.RunReport("lab", run, 1, "Stopping", why="time_limit")
+    assert hall.report(told) == [ev.RunProgressed(run, "Stopping", "time_limit")]
+    hall = Hall(a_cluster())
+    key = hall.submit()
+    hall.settle()
+    hall.command(cmd.Cancel(key))
+    hall.settle()
+    assert hall.report(told) == [ev.RunProgressed(run, "Stopping", "cancel")]
+
+
 def test_reports_about_other_runs_give_nothing() -> None:
     """An unknown workload, another number, an older generation."""
     hall, key = a_running_hall()

@@ -44,6 +44,21 @@ def said(state: str, ended: dict[str, Any] | None = None, **more: Any) -> dict[s
     return {"run": "w-1-1", "generation": 3, "epoch": 2, "state": state, "ended": ended, **more}
 
 
+@pytest.mark.parametrize(
+    ("notice", "why"),
+    [
+        (None, ""),
+        ({"why": "time_limit", "withdrawn_at_ms": None}, "time_limit"),
+        ({"why": "time_limit", "withdrawn_at_ms": 5}, ""),
+        ({"why": "a word of later"}, ""),
+    ],
+)
+def test_a_report_says_why_a_run_must_stop(notice: dict[str, Any] | None, why: str) -> None:
+    """As long as the notice holds."""
+    told = said("stopping", status={"at_ms": 1, "notice": notice})
+    assert report_of("lab", told).why == why
+
+
 def test_a_plain_order_is_a_valid_spec() -> None:
     """What an order leaves out, the spec leaves to the runtime's defaults."""
     spec = read_spec(spec_of(an_order(script="train.sh")))

@@ -50,11 +50,12 @@ CASES = {
         "missing_module",
         "the module `trainer_is_not_here",
     ),
-    "no-file": Case("cat config.yaml", "missing_file", "cat: config.yaml: No such file"),
-    "no-script": Case("python3 train.py", "missing_file", "can't open file"),
+    "no-file": Case("cat config.yaml", "missing_file", "not found: `config.yaml`"),
+    "no-script": Case("python3 train.py", "missing_file", "/train.py`"),
     "no-file-in-python": Case(
         "python3 -c \"open('data/train.csv')\"",
         "missing_file",
+        "a file was not found: `data/train.csv`",
         "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'",
     ),
     "no-library": Case(
@@ -63,7 +64,7 @@ CASES = {
         "`libmpi_is_not_here.so.40`",
     ),
     "not-executable": Case(
-        "echo 'echo hi' > run.sh; ./run.sh", "no_permission", "./run.sh: Permission denied"
+        "echo 'echo hi' > run.sh; ./run.sh", "no_permission", "to use `./run.sh`"
     ),
     "a-folder-as-command": Case("mkdir x; ./x", "exit_code", "exit code 126", "Is a directory"),
     "a-traceback": Case(

@@ -84,22 +84,26 @@ def test_signal_of_the_program_itself(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "fields", "message"),
+    ("run", "fields", "message", "code"),
     [
-        ("nowhere", {"cwd": "/nonexistent/place"}, "the directory `/nonexistent/place`"),
-        ("noprogram", {"argv": ["/nonexistent/prog"], "script": None}, "the program `/nonexist"),
-        ("toobig", {"env": {f"V{i}": "x" * 120_000 for i in range(30)}}, "larger than Linux allow"),
+        ("nowhere", {"cwd": "/nonexistent/place"}, "the directory `/nonexistent/place`", None),
+        ("noprogram", {"argv": ["/no/such/prog"], "script": None}, "the program `/no/such", 127),
+        ("noexec", {"argv": ["/etc/passwd"], "script": None}, "the program `/etc/passwd`", 126),
+        ("toobig", {"env": {f"V{i}": "x" * 120_000 for i in range(30)}}, "than Linux allow", None),
     ],
 )
 def test_what_cannot_be_started_is_said(
-    rig: Rig, run: str, fields: dict[str, Any], message: str
+    rig: Rig, run: str, fields: dict[str, Any], message: str, code: int | None
 ) -> None:
-    """A missing directory or program, or too large an environment, is no failure of the job."""
+    """A missing directory or program, or too large an environment, is no failure of the job.
+
+    The code for a program is what a shell would end with.
+    """
     script = fields.pop("script", "true")
     end = rig.finish(run, script, **fields)
     assert end["how"] == "spawn_failed"
     assert message in end["message"]
-    assert not end["put_back"]
+    assert (end["put_back"], end["code"]) == (False, code)
 
 
 @pytest.mark.skipif(namespaces.trouble() is not None, reason="no namespaces: nothing is kept")

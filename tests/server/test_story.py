@@ -32,6 +32,12 @@ SENTENCES = [
     ),
     (ev.RunProgressed(RUN, "Running"), "run 2 is running"),
     (ev.NoticeGiven(RUN, "cancel", 30_000), "run 2 has 30 s to stop: it was cancelled"),
+    (ev.NoticeGiven(RUN, "cancel", 0), "run 2 is ended at once: it was cancelled"),
+    (ev.RunProgressed(RUN, "Stopping"), "run 2 is stopping"),
+    (
+        ev.RunProgressed(RUN, "Stopping", "time_limit"),
+        "run 2 is stopping: its time limit is over",
+    ),
     (
         ev.NoticeGiven(RUN, "abort", 5_000, Reason("aborted_gpu_idle", {"idle_ms": 3_600_000})),
         "run 2 has 5 s to stop: an abort rule held: none of its GPUs was busy for 1 h",

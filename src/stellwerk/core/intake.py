@@ -208,7 +208,9 @@ def _on_run(state: State, report: rep.RunReport, now_ms: int) -> list[ev.Event]:
         return events
     later = PROGRESS[report.phase] > PROGRESS[run.phase]
     if later or not run.started_ms:
-        events.append(ev.RunProgressed(run.id, report.phase if later else "Stopping"))
+        phase = report.phase if later else "Stopping"
+        why = (run.notice or report.why) if phase == "Stopping" else ""
+        events.append(ev.RunProgressed(run.id, phase, why))
     return events
 
 

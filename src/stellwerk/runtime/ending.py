@@ -125,7 +125,7 @@ def end_record(wrapper: Wrapper) -> JSONObject:
     log = wrapper.files.setup_log if rank is None else wrapper.files.rank_log(rank)
     record = bare_record(wrapper.spec.identity, end.how, wrapper.message or "")
     record.update(
-        code=end.code,
+        code=wrapper.spawn_code if end.how == "spawn_failed" else end.code,
         signal=end.signal,
         rank=rank,
         ranks={str(number): code for number, code in sorted(wrapper.codes.items())},

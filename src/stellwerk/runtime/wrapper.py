@@ -34,6 +34,7 @@ _KILL_AGAIN_MS = 40
 _KILL_AGAIN_AT_MOST_MS = 2_000
 _POKE_AGAIN_MS = 500
 _SYNC_CLAIM_MS = 250
+_NO_PROGRAM = (126, 127)
 _KILLED = 128 + int(signal.SIGKILL)
 
 
@@ -56,6 +57,7 @@ class Wrapper:
         self.reaped_codes: set[int] = set()
         self.left_over: list[str] = []
         self.of_machine = False
+        self.spawn_code: Optional[int] = None
         self.log_over = False
         self.oom_kills_before = oom_kills()
         self.rank_of: dict[int, int] = {}
@@ -250,6 +252,8 @@ class Wrapper:
     def _fail(self, message: str, error: Optional[Exception] = None) -> None:
         self.message = message
         self.of_machine = error is not None and is_of_machine(error)
+        if isinstance(error, SpawnError) and error.shell_code in _NO_PROGRAM:
+            self.spawn_code = error.shell_code
         self._begin_end("spawn")
         self.kill_everything()
 

@@ -101,9 +101,12 @@ def _run_sentence(event: RunEvent) -> str:
             where = place if list(nodes) == [place] else f"{place} ({', '.join(nodes)})"
             return f"run {number} placed on {where}, decision {event.decision}"
         case ev.RunProgressed():
-            return PROGRESS[event.phase].format(n=number)
+            why = f": {NOTICES[event.why]}" if event.why else ""
+            return PROGRESS[event.phase].format(n=number) + why
         case ev.NoticeGiven():
             why = NOTICES[event.why] if event.reason is None else _told(event.reason)
+            if not event.grace_ms:
+                return f"run {number} is ended at once: {why}"
             return f"run {number} has {show_duration(event.grace_ms)} to stop: {why}"
         case ev.NoticeWithdrawn():
             return f"run {number} need not stop any more"

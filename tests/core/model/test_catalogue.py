@@ -38,6 +38,7 @@ SAMPLE: dict[str, str | int] = {
     "evictable": "40 GB",
     "exit_code": 3,
     "failure": "exit_code",
+    "file": "data/train.csv",
     "free": "2",
     "held": "300 GB",
     "idle_ms": 3_600_000,
@@ -101,7 +102,7 @@ def made() -> Iterator[tuple[str, str, ast.Call]]:
                 continue
             name = node.func.id if isinstance(node.func, ast.Name) else ""
             code = node.args[0]
-            if name in {"Reason", "_with_line", "_named", "_refused"}:
+            if name in {"Reason", "_with_line", "_with_file", "_named", "_refused"}:
                 for text in ast.walk(code):
                     if isinstance(text, ast.Constant) and isinstance(text.value, str):
                         yield text.value, path, node

@@ -113,9 +113,39 @@ def test_names_are_taken_from_the_line() -> None:
     assert failed("bash: line 1: nvcc: command not found", code=127) == (
         "the shell did not find the command `nvcc`"
     )
+    assert failed("PermissionError: [Errno 13] Permission denied: '/data/x'") == (
+        "permission was denied to use `/data/x`"
+    )
+    assert failed("bash: ./run.sh: Permission denied", code=126) == (
+        "permission was denied to use `./run.sh`"
+    )
     assert failed("ImportError: libtorch.so: cannot open shared object file: No such") == (
         "the shared library `libtorch.so` was not found"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data/a b.csv'", "data/a b.csv"),
+        ('FileNotFoundError: [Errno 2] No such file or directory: "it\'s.csv"', "it's.csv"),
+        ("python3: can't open file '/h/t.py': [Errno 2] No such file or directory", "/h/t.py"),
+        ("cat: x.txt: No such file or directory", "x.txt"),
+        ("ls: cannot access 'no where': No such file or directory", "no where"),
+        ("cp: cannot stat \u2018a\u2019: No such file or directory", "a"),
+        ("job.sh: line 3: cd: /nope: No such file or directory", "/nope"),
+        (f"cat: {'d/' * 300}x: No such file or directory", "…" + "d/" * 99 + "x"),
+    ],
+)
+def test_a_missing_file_is_named(line: str, file: str) -> None:
+    """However the program says it; of a very long path the end."""
+    assert failed(line) == f"a file was not found: `{file}`"
+
+
+def test_a_missing_file_that_is_not_named_is_told_by_its_line() -> None:
+    """A library may have words of its own."""
+    line = "FileNotFoundError: no checkpoint there"
+    assert failed(line) == f"a file was not found: {line}"
 
 
 def test_the_last_of_likely_signs_decides() -> None:
@@ -124,7 +154,7 @@ def test_the_last_of_likely_signs_decides() -> None:
     assert failed(harmless, "ValueError: bad shape") == (
         "the program stopped with ValueError: bad shape"
     )
-    assert failed("ValueError: bad shape", harmless) == f"a file was not found: {harmless}"
+    assert failed("ValueError: bad shape", harmless) == "a file was not found: `notes.txt`"
 
 
 def test_a_sure_sign_wins_over_what_follows_from_it() -> None:

@@ -124,12 +124,15 @@ ENDED = {
     "missing_file": Entry(
         "ended",
         "you",
-        "a file was not found: {line}",
+        "a file was not found[: `{file}`][: {line}]",
         "check its path, that the task has a `workdir:` it is in, and that .gitignore or "
         ".skyignore doesn't leave it out",
     ),
     "no_permission": Entry(
-        "ended", "you", "permission was denied: {line}", "check the file's owner and mode"
+        "ended",
+        "you",
+        "permission was denied[ to use `{file}`][: {line}]",
+        "check its owner and mode; a program that is to be started needs `chmod +x`",
     ),
     "disk_full": Entry(
         "ended",
@@ -159,7 +162,7 @@ ENDED = {
         "ended",
         "you",
         "the command could not be started[: {message}]",
-        "check its spelling, its PATH, the work directory and the interpreter",
+        "check the spelling, PATH, the work directory and, of a script, the `#!` in its first line",
     ),
     "start_refused": Entry(
         "ended",

@@ -73,11 +73,12 @@ class RunPlanned(Struct, frozen=True, tag="run-planned"):
     decision: DecisionId
 
 
-class RunProgressed(Struct, frozen=True, tag="run-progressed"):
-    """A run was seen in a later phase than before."""
+class RunProgressed(Struct, frozen=True, tag="run-progressed", omit_defaults=True):
+    """A run was seen in a later phase than before; ``why`` says why it is stopping."""
 
     run: RunId
     phase: Literal["SettingUp", "Running", "Stopping"]
+    why: NoticeWhy | Literal[""] = ""
 
 
 class NoticeGiven(Struct, frozen=True, tag="notice-given"):

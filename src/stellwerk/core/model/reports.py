@@ -11,11 +11,14 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.telemetry import GpuUse
-from stellwerk.core.model.workload import RunEnd, RunPhase
+from stellwerk.core.model.workload import NoticeWhy, RunEnd, RunPhase
 
 
 class RunReport(Struct, frozen=True, tag="run", omit_defaults=True):
-    """A run as its driver sees it now; ``end`` is set exactly if ``phase`` is Ended."""
+    """A run as its driver sees it now; ``end`` is set exactly if ``phase`` is Ended.
+
+    ``why`` says why it must stop, if its place gave it notice or passed one on.
+    """
 
     cluster: str
     run: RunId
@@ -23,6 +26,7 @@ class RunReport(Struct, frozen=True, tag="run", omit_defaults=True):
     phase: RunPhase
     end: RunEnd | None = None
     at_ms: int = 0
+    why: NoticeWhy | Literal[""] = ""
 
 
 class ClusterReport(Struct, frozen=True, tag="cluster"):

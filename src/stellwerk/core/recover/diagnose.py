@@ -48,6 +48,34 @@ def _with_line(code: str) -> Maker:
     return lambda _match, line: Reason(code, {"line": line.strip()[:LINE_KEPT]})
 
 
+def _with_file(code: str) -> Maker:
+    """Names the file if the line does; else the line says it."""
+
+    def make(_match: re.Match[str], line: str) -> Reason:
+        for pattern in _FILES:
+            found = pattern.search(line.strip())
+            if found is not None:
+                path = found["path"]
+                short = path if len(path) <= LINE_KEPT else f"…{path[1 - LINE_KEPT :]}"
+                return Reason(code, {"file": short})
+        return Reason(code, {"line": line.strip()[:LINE_KEPT]})
+
+    return make
+
+
+_DENIED = r"(?:No such file or directory|Permission denied)"
+_QUOTE = r"['\"\u2018\u2019]"
+_FILES = (
+    re.compile(rf"{_DENIED}: b?(?P<mark>['\"])(?P<path>.+?)(?P=mark)"),
+    re.compile(r"can't open (?:\w+ )*(?P<mark>['\"])(?P<path>.+?)(?P=mark)"),
+    re.compile(
+        r"(?:^|: )(?:cannot (?:\w+ )+)?"
+        rf"{_QUOTE}?(?P<path>[^:'\"\u2018\u2019]+){_QUOTE}?: {_DENIED}$"
+    ),
+)
+"""How programs, shells and Python name the file that they mean."""
+
+
 def _named(code: str, param: str) -> Maker:
     return lambda match, _line: Reason(code, {param: match[1]})
 
@@ -113,10 +141,10 @@ LIKELY: tuple[Sign, ...] = (
         re.compile(r"^(?:.*: (?:line )?\d+: |.*: )?([\w./+-]+): (?:command )?not found$"),
         _named("missing_command", "command"),
     ),
-    (re.compile(r"^PermissionError: |: Permission denied$"), _with_line("no_permission")),
+    (re.compile(r"^PermissionError: |: Permission denied$"), _with_file("no_permission")),
     (
         re.compile(r"^FileNotFoundError: |(?:: |\] )No such file or directory(?:$|: )"),
-        _with_line("missing_file"),
+        _with_file("missing_file"),
     ),
     (
         re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Failure)(?:: \S|$)"),

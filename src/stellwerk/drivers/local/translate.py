@@ -5,7 +5,7 @@ or adds must not stop a report, so everything here has a default.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import Inventory, RunReport, RunSample
@@ -16,6 +16,12 @@ from stellwerk.drivers.base import StartOrder
 JSONObject = Mapping[str, Any]
 
 SPEC_VERSION = 1
+WHYS: dict[str, NoticeWhy] = {
+    "cancel": "cancel",
+    "preempt": "preempt",
+    "window": "window",
+    "time_limit": "time_limit",
+}
 PHASES: dict[str, RunPhase] = {
     "starting": "Starting",
     "setting_up": "SettingUp",
@@ -66,7 +72,14 @@ def report_of(cluster: str, said: JSONObject) -> RunReport:
         phase="Ended" if ended else PHASES.get(str(said.get("state")), "Starting"),
         end=end_of(ended) if ended else None,
         at_ms=_number((ended or {}).get("ended_at_ms") or status.get("at_ms")),
+        why=_why(status.get("notice") or {}),
     )
+
+
+def _why(notice: JSONObject) -> NoticeWhy | Literal[""]:
+    """Why the runtime gave notice, unless that was taken back."""
+    found = WHYS.get(str(notice.get("why")))
+    return "" if found is None or notice.get("withdrawn_at_ms") else found
 
 
 def sample_of(cluster: str, push: JSONObject) -> RunSample:
