@@ -98,7 +98,8 @@ def test_the_queue_is_in_order(server: FakeServer, stw: Stw) -> None:
     ]
 
     def listed(asked: Asked) -> dict[str, Any]:
-        found = rows if asked.query["phase"] == "Pending" else [row("runs", "Running")]
+        waiting = [one for one in rows if asked.query.get("queue") in {None, one["queue"]}]
+        found = waiting if asked.query["phase"] == "Pending" else [row("runs", "Running")]
         return {"items": found, "seq": 1, "next": None, "total": len(found)}
 
     server.on("GET", "/v1/workloads", listed)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,7 @@ def test_a_program_gets_the_name(job: Job, stw: Stw, task: str) -> None:
         "id": "w-1",
         "name": "digits",
         "phase": "Pending",
+        "repeated": False,
     }
     assert stw("run", task, "-o", "name").out == "digits\n"
 
@@ -269,3 +271,13 @@ def test_a_large_work_directory_needs_a_yes(
     result = stw("run", "-d", "--yes", task)
     assert result.code == 0
     assert "packed 3 files, 0 B (the server has them already)" in result.err
+
+
+def test_a_known_key_is_told(job: Job, stw: Stw, task: str) -> None:
+    """Nobody takes the workload of an earlier call for a new one."""
+    told = {"id": "w-1", "name": "digits", "phase": "Running", "notices": []}
+    at_ms = time.time_ns() // 1_000_000 - 300_000
+    job.server.on("POST", "/v1/workloads", {**told, "repeated": True, "submitted_ms": at_ms})
+    result = stw("run", "-d", task, "--key", "nightly")
+    assert "already submitted as digits (w-1) at " in result.err
+    assert "(5 min ago), under the same key" in result.err

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,3 +124,55 @@ def test_what_was_accepted_without_effect_is_told(real: Stage) -> None:
     """A key for clouds is named, and the task runs."""
     told = real.submit("resources: {disk_tier: best}\nrun: x\n")
     assert any("disk_tier" in one["message"] for one in told["notices"]), told
+
+
+def test_a_known_key_gives_the_first_workload(stage: Stage) -> None:
+    """With its phase of now and when it was submitted; another secret value is the same task."""
+    first = stage.submit("cpus 4", key="k", secrets={"TOKEN": "a"})
+    stage.started(first["id"])
+    again = stage.submit("cpus 4", key="k", secrets={"TOKEN": "b"})
+    assert (again["id"], again["phase"], again["repeated"]) == (first["id"], "Starting", True)
+    assert again["submitted_ms"] == first["submitted_ms"] > 0
+    assert not first["repeated"]
+    batch = {"item": {"text": "true"}, "count": 3, "key": "b"}
+    assert stage.post("/v1/workloads/batch", batch).json["repeated"] == 0
+    told = stage.post("/v1/workloads/batch", {**batch, "count": 4}).json
+    assert (told["repeated"], len(set(told["ids"]))) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"text": "false"},
+        {"overrides": {"name": "other"}},
+        {"labels": {"a": "b"}},
+        {"held": True},
+        {"env": {"EPOCHS": "3"}},
+        {"secrets": {"TOKEN": "a"}},
+    ],
+)
+def test_a_key_of_another_task_is_refused(stage: Stage, other: dict[str, Any]) -> None:
+    """Both are named, and nothing is submitted."""
+    first = stage.submit("true", key="k")
+    body = {"text": "true", "file": "job.yaml", "key": "k", **other}
+    answer = stage.post("/v1/workloads", body)
+    assert (answer.status, answer.json["code"], answer.json["exit"]) == (
+        409,
+        "key/other-content",
+        2,
+    )
+    assert f"for job ({first['id']})" in answer.json["detail"]
+    name = other.get("overrides", {}).get("name", "job")
+    assert f"this `{name}` is something else" in answer.json["detail"]
+    assert len(stage.get("/v1/workloads?all=1").json["items"]) == 1
+
+
+def test_a_key_of_another_command_is_refused(stage: Stage) -> None:
+    """Not only a submission has one."""
+    for name in ("a", "b"):
+        stage.submit(held=True, overrides={"name": name})
+    key = {"Idempotency-Key": "k"}
+    assert stage.ask("POST", "/v1/workloads/a/cancel", {}, key).status == 200
+    answer = stage.ask("POST", "/v1/workloads/b/cancel", {}, key)
+    assert (answer.status, answer.json["code"]) == (409, "key/other-content")
+    assert stage.phase("b") == "Held"

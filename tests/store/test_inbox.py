@@ -35,11 +35,29 @@ def test_a_repeated_request_gets_its_first_answer(tmp_path: Path) -> None:
     """Same actor and key: same Ack, nothing stored; in one call, in another, after a restart."""
     with opened(tmp_path) as store:
         first, again = store.put_commands([new(a_submit("w-1"), "k")] * 2, 1).result()
-        assert (first.repeated, again) == (False, Ack(first.seq, first.id, first.name, True))
+        told = Ack(first.seq, first.id, first.name, repeated=True, at_ms=1)
+        assert (first.repeated, again) == (False, told)
     with opened(tmp_path) as store:
         assert store.put_commands([new(a_submit("w-9"), "k")], 2).result() == [again]
         other = store.put_commands([new(a_submit("w-9"), "k", actor="bob")], 2).result()
         assert other[0].id == "w-9"
+        assert [one.seq for one in store.take(0)] == [1, 2]
+
+
+def test_a_key_stands_for_one_request(tmp_path: Path) -> None:
+    """Something else under it is refused in words, with all that came along; nothing is stored."""
+    with opened(tmp_path) as store:
+        store.put_commands([new(a_submit("w-1"), "k"), new(a_cancel(), "c")], 1_000).result()
+        other = msgspec.structs.replace(a_submit("w-2", name="eval"), priority=7)
+        for again, told in (
+            (other, "at 1970-01-01 00:00:01 UTC for digits (w-1), and this `eval` is"),
+            (a_cancel("w-1"), "for digits (w-1), and cancel of w-1 is"),
+        ):
+            with pytest.raises(StoreError, match="key/other-content") as caught:
+                store.put_commands([new(a_submit("w-3")), new(again, "k")], 2).result()
+            assert told in caught.value.message
+        with pytest.raises(StoreError, match="for cancel of w-1, and cancel of w-2 is"):
+            store.put_commands([new(a_cancel("w-2"), "c")], 2).result()
         assert [one.seq for one in store.take(0)] == [1, 2]
 
 

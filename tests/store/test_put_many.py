@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stellwerk.store import BlobStore, StoreError
+from stellwerk.store import BlobStore, StoreError, together
 from stellwerk.store import blobs as module
-from stellwerk.store import together
 
 
 @pytest.mark.parametrize("count", [0, 1, module.FEW, module.FEW + 1, 200])

@@ -93,20 +93,27 @@ class Told(Struct):
 
 
 class Submitted(Struct):
-    """The answer to a submission: the workload is durable from here on."""
+    """The answer to a submission: the workload is durable from here on.
+
+    `repeated`: the key was known, and the same task submitted under it at `submitted_ms`.
+    """
 
     id: str
     name: str
     phase: str = "Pending"
     notices: list[Told] = []
+    repeated: bool = False
+    submitted_ms: int = 0
 
 
 class SubmittedMany(Struct):
-    """The answer to a batch, in its order."""
+    """The answer to a batch, in its order; the keys of `repeated` of them were known already."""
 
     ids: list[str]
     names: list[str]
     notices: list[Told] = []
+    repeated: int = 0
+    submitted_ms: int = 0
 
 
 class Changed(Struct):

@@ -94,20 +94,30 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """The workload that a submit made (or, for a repeated key, had made)."""
+    """The workload that a submit made or, if `repeated`, that the same key had made before.
+
+    `submitted_ms` is when that was.
+    """
 
     id: str
     name: str
     phase: str
     notices: list[Told]
+    repeated: bool = False
+    submitted_ms: int = 0
 
 
 class SubmittedMany(msgspec.Struct, frozen=True):
-    """The workloads of a batch, in its order."""
+    """The workloads of a batch, in its order; the keys of `repeated` of them were known already.
+
+    `submitted_ms` is when the first of them was submitted.
+    """
 
     ids: list[str]
     names: list[str]
     notices: list[Told]
+    repeated: int = 0
+    submitted_ms: int = 0
 
 
 class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

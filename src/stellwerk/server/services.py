@@ -20,6 +20,7 @@ from stellwerk.core.view import View
 from stellwerk.drivers.base import DriverError, Folders, Tidies
 from stellwerk.server.feed import Feed
 from stellwerk.server.gate import Gate
+from stellwerk.server.keys import Keys
 from stellwerk.server.pages import Pages
 from stellwerk.server.tails import ReadsLogs, Tails
 from stellwerk.store import Ack, NewCommand, Store, WorkloadFilter
@@ -132,6 +133,7 @@ class Services:
         self.pages = Pages(store, engine.usage)
         self.tails = Tails(self.driver)
         self.gate = Gate()
+        self._keys = Keys(store.blobs)
         self.stopping = asyncio.Event()
         self._newest_ack = 0
 
@@ -173,7 +175,9 @@ class Services:
 
     async def take(self, commands: Sequence[NewCommand]) -> list[Ack]:
         """Writes commands durably to the inbox, all or none, and tells the engine."""
-        acks = await asyncio.wrap_future(self.store.put_commands(commands, self.clock.now_ms()))
+        acks = await asyncio.wrap_future(
+            self.store.put_commands(commands, self.clock.now_ms(), self._keys.agree)
+        )
         self._newest_ack = max(self._newest_ack, *(ack.seq for ack in acks))
         self.engine.notify()
         return acks

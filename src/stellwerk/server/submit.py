@@ -137,6 +137,8 @@ def _answer(acks: Sequence[Ack], accepted: Sequence[Accepted]) -> SubmittedMany:
     return SubmittedMany(
         ids=[ack.id for ack in acks],
         names=[ack.name for ack in acks],
+        repeated=sum(ack.repeated for ack in acks),
+        submitted_ms=min((ack.at_ms for ack in acks), default=0),
         notices=_notices(accepted),
     )
 

@@ -5,7 +5,9 @@ a position that the engine writes together with the events (`journal`); what lie
 for a while, so that a request repeated late still gets its first answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -14,6 +16,7 @@ from msgspec import Struct
 from stellwerk.core.model.commands import Command, Envelope, Submit, subject
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.store import facts, schema
+from stellwerk.store.errors import StoreError, refusal
 from stellwerk.store.names import NameBook
 from stellwerk.store.statements import Prepared, Row, insert_row, param
 
@@ -33,21 +36,47 @@ class NewCommand(Struct, frozen=True):
 
 
 class Ack(Struct, frozen=True):
-    """What a stored command is known by; ``repeated`` if it had been stored before."""
+    """What a stored command is known by; ``repeated`` if it was stored before, at ``at_ms``."""
 
     seq: int
     id: WorkloadId
     name: str
     repeated: bool
+    at_ms: int = 0
+
+
+class _First(NamedTuple):
+    """What a key stands for."""
+
+    ack: Ack
+    command: Command
+
+
+Agrees = Callable[[Command, Command], bool]
+"""Whether two commands under one key ask for the same."""
+
+
+def alike(first: Command, again: Command) -> bool:
+    """Whether two commands are equal but for what each submission makes up itself."""
+    if isinstance(first, Submit) and isinstance(again, Submit):
+        first = msgspec.structs.replace(first, id=again.id, name=again.name)
+    return first == again
 
 
 _columns = schema.inbox.c
 _INSERT = insert_row(schema.inbox)
+_OF_KEY = (
+    _columns.actor,
+    _columns.key,
+    _columns.seq,
+    _columns.workload,
+    _columns.name,
+    _columns.at_ms,
+    _columns.command,
+)
 _NEWEST = Prepared(sa.select(sa.func.max(_columns.seq)))
 _BY_KEY = Prepared(
-    sa.select(_columns.actor, _columns.key, _columns.seq, _columns.workload, _columns.name).where(
-        _columns.actor == param("actor"), _columns.key == param("key")
-    )
+    sa.select(*_OF_KEY).where(_columns.actor == param("actor"), _columns.key == param("key"))
 )
 _UNDER = Prepared(
     sa.select(_columns.key, _columns.workload)
@@ -76,8 +105,11 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Command).decode
 
 
-def put(conn: sa.Connection, items: Sequence[NewCommand], at_ms: int) -> list[Ack]:
-    """Stores commands in their order; each gets its Ack, a repeated one that of the first time."""
+def put(conn: sa.Connection, items: Sequence[NewCommand], at_ms: int, agrees: Agrees) -> list[Ack]:
+    """Stores commands in their order; each gets its Ack, a repeated one that of the first time.
+
+    A key that stands for something else is refused, and nothing is stored.
+    """
     known = _known(conn, items)
     book = NameBook(conn)
     newest = _NEWEST.first(conn)
@@ -87,15 +119,18 @@ def put(conn: sa.Connection, items: Sequence[NewCommand], at_ms: int) -> list[Ac
     for item in items:
         first = known.get((item.actor, item.key)) if item.key else None
         if first is not None:
-            acks.append(first)
+            if not agrees(first.command, item.command):
+                raise _taken(item, first)
+            acks.append(first.ack)
             continue
         seq += 1
         command, name = _named(item.command, book)
         about = subject(command)
         row = (seq, at_ms, item.actor, item.project, item.key or None, about, name)
         rows.append((*row, _encode(command).decode()))
-        acks.append(Ack(seq, about, name, repeated=False))
-        known[item.actor, item.key] = Ack(seq, about, name, repeated=True)
+        acks.append(Ack(seq, about, name, repeated=False, at_ms=at_ms))
+        again = Ack(seq, about, name, repeated=True, at_ms=at_ms)
+        known[item.actor, item.key] = _First(again, item.command)
     if rows:
         book.save()
         _INSERT.many(conn, rows)
@@ -105,7 +140,31 @@ def put(conn: sa.Connection, items: Sequence[NewCommand], at_ms: int) -> list[Ac
 def acknowledged(conn: sa.Connection, actor: str, key: str) -> Ack | None:
     """The Ack of a command that was stored under this key, if one was."""
     row = _BY_KEY.first(conn, actor, key)
-    return Ack(row[2], WorkloadId(row[3]), row[4], repeated=True) if row else None
+    return _first(row).ack if row else None
+
+
+def _first(row: Row) -> _First:
+    _actor, _key, seq, workload, name, at_ms, command = row
+    ack = Ack(seq, WorkloadId(workload), name, repeated=True, at_ms=at_ms)
+    return _First(ack, _decode(command))
+
+
+def _taken(item: NewCommand, first: _First) -> StoreError:
+    """Says what a key stands for, and what else it was to stand for."""
+    at = datetime.fromtimestamp(first.ack.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return refusal(
+        "key/other-content",
+        f"the key `{item.key[:80]}` was used at {at} for {_about(first.command, first.ack.name)}, "
+        f"and {_about(item.command, '')} is something else",
+        "take a new key for something new; the same one only repeats what it was first used for",
+    )
+
+
+def _about(command: Command, name: str) -> str:
+    verb, about = command.__struct_config__.tag, subject(command)
+    if isinstance(command, Submit):
+        return f"{name} ({about})" if name else f"this `{command.name}`"
+    return f"{verb} of {about}" if about else str(verb)
 
 
 def under(conn: sa.Connection, actor: str, beginning: str) -> list[tuple[str, WorkloadId]]:
@@ -124,8 +183,8 @@ def _named(command: Command, book: NameBook) -> tuple[Command, str]:
     return command, name
 
 
-def _known(conn: sa.Connection, items: Sequence[NewCommand]) -> dict[tuple[str, str], Ack]:
-    """The Acks of those commands that were stored before, by actor and key."""
+def _known(conn: sa.Connection, items: Sequence[NewCommand]) -> dict[tuple[str, str], _First]:
+    """Those commands that were stored before, by actor and key."""
     keys: dict[str, list[str]] = {}
     for item in items:
         if item.key:
@@ -139,15 +198,11 @@ def _known(conn: sa.Connection, items: Sequence[NewCommand]) -> dict[tuple[str, 
         for start in range(0, len(asked), CHUNK):
             chunk = asked[start : start + CHUNK]
             rows += _by_keys(conn, actor, chunk)
-    return {
-        (actor, key): Ack(seq, WorkloadId(workload), name, repeated=True)
-        for actor, key, seq, workload, name in rows
-    }
+    return {(row[0], row[1]): _first(row) for row in rows}
 
 
 def _by_keys(conn: sa.Connection, actor: str, keys: list[str]) -> list[Row]:
-    columns = (_columns.actor, _columns.key, _columns.seq, _columns.workload, _columns.name)
-    query = sa.select(*columns).where(_columns.actor == actor, _columns.key.in_(keys))
+    query = sa.select(*_OF_KEY).where(_columns.actor == actor, _columns.key.in_(keys))
     return [tuple(row) for row in conn.execute(query)]
 
 

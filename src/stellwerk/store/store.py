@@ -25,7 +25,7 @@ from stellwerk.store import connect, facts, images, inbox, journal, mark, views
 from stellwerk.store.blobs import BlobStore
 from stellwerk.store.disk import make_home
 from stellwerk.store.errors import StoreError, free_bytes, from_database, full
-from stellwerk.store.inbox import Ack, NewCommand
+from stellwerk.store.inbox import Ack, Agrees, NewCommand
 from stellwerk.store.journal import Batch
 from stellwerk.store.migrations import is_empty, migrate
 from stellwerk.store.places import check_place
@@ -99,11 +99,14 @@ class Store:
 
     # Inbox
 
-    def put_commands(self, items: Sequence[NewCommand], at_ms: int) -> "Future[list[Ack]]":
+    def put_commands(
+        self, items: Sequence[NewCommand], at_ms: int, agrees: Agrees = inbox.alike
+    ) -> "Future[list[Ack]]":
         """Stores commands durably, all or none, in their order.
 
         A submit's name is a base that is made unique in its project (``digits``, ``digits-2``);
-        the stored command carries the final name. A repeated (actor, key) gets its first Ack.
+        the stored command carries the final name. A repeated (actor, key) gets its first Ack if
+        both commands agree; else all are refused.
         Where there is little room, or the database was removed, no new work is taken on, but what
         runs can still be ended.
         """
@@ -113,7 +116,7 @@ class Store:
             refused: Future[list[Ack]] = Future()
             refused.set_exception(refusal)
             return refused
-        return self._writer.submit(lambda conn: inbox.put(conn, items, at_ms))
+        return self._writer.submit(lambda conn: inbox.put(conn, items, at_ms, agrees))
 
     def _refusal_of_work(self) -> StoreError | None:
         if free_bytes(str(self.home)) < self.reserve_bytes:

@@ -7,8 +7,8 @@ import click
 from stellwerk.cli.errors import INTERRUPTED, OURS, lines_of
 from stellwerk.cli.follow import follow
 from stellwerk.cli.output import write_data
-from stellwerk.cli.render.units import size
-from stellwerk.cli.session import connect
+from stellwerk.cli.render.units import age, clock, size
+from stellwerk.cli.session import connect, now_ms
 from stellwerk.cli.terminal import Narrator
 from stellwerk.cli.wishes import (
     TaskCommand,
@@ -57,7 +57,8 @@ def command(file: str | None, **flags: Any) -> int:
     client = connect()
     submitted = _submitted(client, wish, narrator)
     if flags["output_format"] == "json":
-        write_data({"id": submitted.id, "name": submitted.name, "phase": submitted.phase}, "json")
+        fields = ("id", "name", "phase", "repeated")
+        write_data({name: getattr(submitted, name) for name in fields}, "json")
         return 0
     if flags["output_format"] == "name":
         click.echo(submitted.name)
@@ -83,6 +84,16 @@ def followed(client: Client, id: str, narrator: Narrator) -> int:
         return OURS
 
 
+def told_submitted(submitted: Submitted) -> str:
+    """`submitted digits (w-…)`, or that and when its key was used before."""
+    what = f"{submitted.name} ({submitted.id})"
+    if not submitted.repeated:
+        return f"submitted {what}"
+    now = now_ms()
+    at = f"{clock(submitted.submitted_ms, now)} ({age(submitted.submitted_ms, now)} ago)"
+    return f"already submitted as {what} at {at}, under the same key"
+
+
 def _submitted(client: Client, wish: Wish, narrator: Narrator) -> Submitted:
     """Sends code and task; says what was sent, or everything that is wrong and stops."""
     try:
@@ -92,6 +103,6 @@ def _submitted(client: Client, wish: Wish, narrator: Narrator) -> Submitted:
     except StellwerkError as error:
         raise refused(error, narrator, "nothing was submitted") from error
     tell_packed(prepared, f"{size(sent)} sent" if sent else "the server has them already", narrator)
-    narrator.say(f"submitted {submitted.name} ({submitted.id})")
+    narrator.say(told_submitted(submitted))
     tell_notices(submitted.notices, narrator)
     return submitted

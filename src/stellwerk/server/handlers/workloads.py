@@ -93,17 +93,23 @@ RunOf = Annotated[
     request_max_body_size=ITEM_BYTES,
 )
 async def submit(
-    data: JSONBody[SubmitItem], request: AnyRequest, submits: GivenSubmits
+    data: JSONBody[SubmitItem], request: AnyRequest, services: Given, submits: GivenSubmits
 ) -> Submitted:
     """Checks a task and takes it down durably. What can't be understood, can't be done here or can
     never fit is refused with every problem at once. Labels say what to do with an unusual one.
+    The key of an earlier submission gives that one again, if the task is the same.
     """
     found = await submits.submit([data], actor_of(request))
+    phase = "Held" if data.held else "Pending"
+    if found.repeated:
+        phase = (await services.find(found.ids[0])).phase
     return Submitted(
         id=found.ids[0],
         name=found.names[0],
-        phase="Held" if data.held else "Pending",
+        phase=phase,
         notices=found.notices,
+        repeated=found.repeated > 0,
+        submitted_ms=found.submitted_ms,
     )
 
 
