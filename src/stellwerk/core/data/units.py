@@ -20,6 +20,16 @@ def show_data(count: float) -> str:
     return f"{_trimmed(value, 0 if unit == 'B' or abs(value) >= 1000 else 1)} {unit}"
 
 
+def show_share(part: float, whole: float) -> str:
+    """`450 of 450 GB`, `171.9 of 322.5 GB`, `0 of 2 GB`: both in the unit of the whole."""
+    shown, unit = show_data(whole).rsplit(" ", 1)
+    if not part or part == whole:
+        return f"{shown if part else 0} of {shown} {unit}"
+    scaled = part / 1000 ** _DATA.index(unit)
+    digits = 1 if scaled >= 0.1 else 3
+    return f"{_trimmed(scaled, digits)} of {shown} {unit}"
+
+
 def show_span(seconds: float) -> str:
     """`0.4 s`, `43.6 s`, `4 min 36 s`, `27 min`, `2 h 10 min`, `3 d 4 h`: two units, rounded."""
     if seconds < 0:
