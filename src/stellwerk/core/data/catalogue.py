@@ -61,6 +61,10 @@ class Catalogue:
             )
         return chosen[0]
 
+    def revisions(self, name: str) -> tuple[str, ...]:
+        """The revisions of a data set that are in the catalogue, in order."""
+        return tuple(sorted(self._named.get(name, ())))
+
     def key(self, data: Data) -> Key:
         """What a data set is the same as: its hash, from itself or from the catalogue."""
         if data.content:

@@ -54,6 +54,24 @@ def order_of(
     )
 
 
+def views(estimates: Iterable[ClusterEstimate]) -> dict[str, dict[str, float]]:
+    """Known numbers by the name of a prioritizer or objective, and by cluster.
+
+    Start, Transfer and Finish in s, Cost in USD, Energy in Wh; of admitted clusters only.
+    """
+    found: dict[str, dict[str, float]] = {
+        name: {} for name in ("Start", "Transfer", "Finish", "Cost", "Energy")
+    }
+    for one in estimates:
+        if not one.admitted:
+            continue
+        numbers = (one.start, one.transfer, one.finish, one.cost, one.energy)
+        for (name, values), estimate in zip(found.items(), numbers, strict=True):
+            if estimate.value is not None:
+                values[one.cluster] = estimate.value * (1000 if name == "Energy" else 1)
+    return found
+
+
 def objective_of(
     objective: Objective, usd_per_hour: float, start: Estimate, finish: Estimate, cost: Estimate
 ) -> Estimate:
