@@ -137,22 +137,3 @@ class Cluster(Struct, frozen=True, omit_defaults=True):
     lease_s: int = 0
     kubernetes: str = ""
     annotations: dict[str, str] = {}
-
-
-_REGIONS = ("region", "region.open-cluster-management.io", "topology.kubernetes.io/region")
-_ZONES = ("zone", "zone.open-cluster-management.io", "topology.kubernetes.io/zone")
-
-
-def region_of(cluster: Cluster) -> str:
-    """The region that a cluster is in, by its claims and then by its labels; "" = unknown."""
-    return _first(cluster, _REGIONS)
-
-
-def zone_of(cluster: Cluster) -> str:
-    """The zone that a cluster is in, by its claims and then by its labels; "" = unknown."""
-    return _first(cluster, _ZONES)
-
-
-def _first(cluster: Cluster, keys: tuple[str, ...]) -> str:
-    said = (facts.get(key, "") for facts in (cluster.claims, cluster.labels) for key in keys)
-    return next((value for value in said if value), "")

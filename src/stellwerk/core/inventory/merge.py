@@ -1,0 +1,251 @@
+"""Decides what is believed where several sources speak of the same fleet, and what is told of it.
+
+An administrator's word holds before what a driver found, and that before what an engine says of
+itself. Maps (labels, claims, nodes, taints, …) are joined key by key; of two values for one key the
+more trusted is used, never a mean, and the other is kept as a contradiction. Between sources of
+equal trust the earlier one holds.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stellwerk.core.inventory.merge_nodes import merge_node, node_conflicts, shown
+from stellwerk.core.model.cluster import Cluster, Node
+from stellwerk.core.model.fleet import (
+    ClusterSet,
+    Contradiction,
+    Data,
+    Fleet,
+    SetBinding,
+    Told,
+)
+from stellwerk.core.model.selectors import Selector
+
+Trust = Literal["declared", "probed", "told"]
+_TRUST: tuple[Trust, ...] = ("declared", "probed", "told")
+GLOBAL_SET = "global"
+_MAPS = ("labels", "claims", "annotations", "capacity", "allocatable", "scores")
+_COMPARED_MAPS = ("labels", "claims", "capacity", "allocatable")
+_LISTS: dict[str, Callable[[Any], str]] = {
+    "taints": lambda taint: f"{taint.key}:{taint.effect}",
+    "held": lambda held: f"{held.data}@{held.revision}",
+}
+_VALUES = (
+    "driver", "kind", "available", "deleting", "owner", "costs", "room_bytes", "evictable_bytes",
+    "windows", "speed", "wait_s", "reliability", "lease_s", "kubernetes",
+)  # fmt: skip
+_DEFAULTS = Cluster("", "", ())
+
+
+class Source(Struct, frozen=True):
+    """One speaker and all that it says.
+
+    The times in its `fleet.told` hold before `at_ms`. A cluster is there when a `whole` source has
+    it; the others only add to what is there.
+    """
+
+    name: str
+    trust: Trust
+    fleet: Fleet
+    at_ms: int = 0
+    whole: bool = True
+
+    def told(self, cluster: str, fact: str, block: str) -> Told:
+        """When it said a fact; `block` is the wider fact that has a time if this one has none."""
+        times = self.fleet.told.get(cluster, {})
+        return times.get(fact) or times.get(block) or Told(self.name, self.at_ms)
+
+
+def merge(sources: Sequence[Source]) -> Fleet:
+    """One fleet of everything that the sources say; the order of equals matters, nothing else."""
+    ranked = sorted(sources, key=lambda source: _TRUST.index(source.trust))
+    speakers: dict[str, list[tuple[Source, Cluster]]] = {}
+    present: dict[str, None] = {}
+    for source in ranked:
+        for cluster in source.fleet.clusters:
+            speakers.setdefault(cluster.name, []).append((source, cluster))
+            if source.whole:
+                present[cluster.name] = None
+    merging = [_Merging(name, speakers[name]) for name in sorted(present)]
+    clusters = tuple(each.cluster() for each in merging)
+    fleets = [source.fleet for source in ranked]
+    return Fleet(
+        clusters=clusters,
+        sets=_first(fleets, "sets", lambda each: each.name),
+        bindings=_first(fleets, "bindings", lambda each: (each.namespace, each.set)),
+        links=_first(fleets, "links", lambda each: (each.source, each.target)),
+        latencies=_first(fleets, "latencies", lambda each: (each.client_region, each.cluster)),
+        data=_first(fleets, "data", lambda each: (each.name, each.revision)),
+        taken=_taken(fleets),
+        told={each.name: each.told for each in merging if each.told},
+        contradictions=(
+            *(found for each in merging for found in each.contradictions),
+            *_data_conflicts(ranked),
+        ),
+    )
+
+
+def with_global_set(fleet: Fleet, namespaces: Iterable[str]) -> Fleet:
+    """A fleet in which nobody bound any set: all sets, and one of everything, are bound."""
+    if fleet.bindings:
+        return fleet
+    sets = fleet.sets
+    if all(each.name != GLOBAL_SET for each in sets):
+        everything = ClusterSet(GLOBAL_SET, exclusive=False, selector=Selector())
+        sets = tuple(sorted((*sets, everything), key=lambda each: each.name))
+    bindings = tuple(
+        SetBinding(namespace, each.name)
+        for namespace in sorted(dict.fromkeys(namespaces))
+        for each in sets
+    )
+    return replace(fleet, sets=sets, bindings=bindings)
+
+
+class _Merging:
+    """One cluster, of which one or more sources speak, the most trusted first."""
+
+    def __init__(self, name: str, speakers: Sequence[tuple[Source, Cluster]]) -> None:
+        self.name = name
+        self.speakers = speakers
+        self.told: dict[str, Told] = {}
+        self.contradictions: list[Contradiction] = []
+
+    def cluster(self) -> Cluster:
+        """The cluster as it is believed to be; fills what is told and what contradicts."""
+        found: dict[str, Any] = {}
+        for field in _VALUES:
+            said = [each for each in self.said(field) if each[1] != getattr(_DEFAULTS, field)]
+            if said:
+                found[field] = said[0][1]
+                self.told[field] = said[0][0].told(self.name, field, field)
+                self.compare(field, said)
+        for field in _MAPS:
+            joined = self.joined(field, [(source, value) for source, value in self.said(field)])
+            if joined:
+                found[field] = joined
+        for field, key in _LISTS.items():
+            maps = [
+                (source, {key(each): each for each in value}) for source, value in self.said(field)
+            ]
+            joined = self.joined(field, maps)
+            if joined:
+                found[field] = tuple(joined[each] for each in sorted(joined))
+        nodes = self.nodes()
+        self.told_beside()
+        single = self.speakers[0][1] if len(self.speakers) == 1 else None
+        if (
+            single is not None
+            and single.nodes == nodes
+            and single.taints == found.get("taints", ())
+        ):
+            return single
+        found.setdefault("driver", "")
+        return Cluster(name=self.name, nodes=nodes, **found)
+
+    def said(self, field: str) -> list[tuple[Source, Any]]:
+        return [(source, getattr(cluster, field)) for source, cluster in self.speakers]
+
+    def joined(self, field: str, said: Sequence[tuple[Source, dict[str, Any]]]) -> dict[str, Any]:
+        """Several maps as one; keys that aren't from the first who has any are told apart."""
+        filled = [(source, values) for source, values in said if values]
+        if not filled:
+            return {}
+        first, values = filled[0]
+        self.told[field] = first.told(self.name, field, field)
+        self.told_apart(field, first, values)
+        if len(filled) == 1:
+            return values
+        joined = dict(values)
+        for source, more in filled[1:]:
+            for key, value in more.items():
+                if key not in joined:
+                    joined[key] = value
+                    fact = f"{field}.{key}"
+                    self.told[fact] = source.told(self.name, fact, field)
+        if field in _COMPARED_MAPS:
+            self.compare_maps(field, filled)
+        return joined
+
+    def told_apart(self, field: str, source: Source, values: dict[str, Any]) -> None:
+        """Keep the times of single facts of a block, where their source knows them."""
+        for fact, told in source.fleet.told.get(self.name, {}).items():
+            block, _, key = fact.partition(".")
+            if block == field and key in values:
+                self.told[fact] = told
+
+    def compare_maps(self, field: str, said: Sequence[tuple[Source, dict[str, Any]]]) -> None:
+        keys = dict.fromkeys(key for _, values in said for key in values)
+        for key in sorted(keys):
+            self.compare(
+                f"{field}.{key}",
+                [(source, values[key]) for source, values in said if key in values],
+            )
+
+    def compare(self, fact: str, said: Sequence[tuple[Source, Any]]) -> None:
+        if any(value != said[0][1] for _, value in said[1:]):
+            told = tuple((source.name, shown(value)) for source, value in said)
+            self.contradictions.append(Contradiction(self.name, fact, told, said[0][0].name))
+
+    def nodes(self) -> tuple[Node, ...]:
+        by_name: dict[str, list[tuple[Source, Node]]] = {}
+        for source, cluster in self.speakers:
+            for node in cluster.nodes:
+                by_name.setdefault(node.name, []).append((source, node))
+            if cluster.nodes and "nodes" not in self.told:
+                self.told["nodes"] = source.told(self.name, "nodes", "nodes")
+        for name in sorted(by_name):
+            said = by_name[name]
+            for fact, values in node_conflicts([node for _, node in said]):
+                told = tuple((said[at][0].name, value) for at, value in values)
+                self.contradictions.append(
+                    Contradiction(self.name, f"nodes.{name}.{fact}", told, told[0][0])
+                )
+        return tuple(merge_node([node for _, node in by_name[name]]) for name in sorted(by_name))
+
+    def told_beside(self) -> None:
+        """Times of what isn't part of a cluster, such as its lease: the latest counts."""
+        for source, _ in self.speakers:
+            for fact, told in source.fleet.told.get(self.name, {}).items():
+                if "." in fact or fact in Cluster.__struct_fields__:
+                    continue
+                if fact not in self.told or self.told[fact].at_ms < told.at_ms:
+                    self.told[fact] = told
+
+
+def _first(fleets: Sequence[Fleet], field: str, key: Callable[[Any], Any]) -> tuple[Any, ...]:
+    found: dict[Any, Any] = {}
+    for fleet in fleets:
+        for each in getattr(fleet, field):
+            found.setdefault(key(each), each)
+    return tuple(found[each] for each in sorted(found))
+
+
+def _taken(fleets: Sequence[Fleet]) -> tuple[Any, ...]:
+    """What is in use, of each cluster by the most trusted source that says anything of it."""
+    speaker: dict[str, int] = {}
+    for at, fleet in enumerate(fleets):
+        for each in fleet.taken:
+            speaker.setdefault(each.cluster, at)
+    taken = [
+        each
+        for at, fleet in enumerate(fleets)
+        for each in fleet.taken
+        if speaker[each.cluster] == at
+    ]
+    return tuple(sorted(taken, key=lambda each: each.cluster))
+
+
+def _data_conflicts(sources: Sequence[Source]) -> list[Contradiction]:
+    said: dict[tuple[str, str], list[tuple[Source, Data]]] = {}
+    for source in sources:
+        for each in source.fleet.data:
+            said.setdefault((each.name, each.revision), []).append((source, each))
+    found: list[Contradiction] = []
+    for (name, revision), told in sorted(said.items(), key=lambda item: item[0]):
+        sizes = tuple((source.name, shown(each.bytes)) for source, each in told)
+        if any(size != sizes[0][1] for _, size in sizes):
+            found.append(Contradiction("", f"data.{name}@{revision}.bytes", sizes, sizes[0][0]))
+    return found
