@@ -32,9 +32,11 @@ GIB = 1 << 30
 Drawn = list[tuple[Trust, list[Cluster], bool]]
 
 
-def source(trust: Trust, *clusters: Cluster, at_ms: int = 1, whole: bool = True, **more: Any) -> Source:
+def source(
+    trust: Trust, *clusters: Cluster, at_ms: int = 1, whole: bool = True, **more: Any
+) -> Source:
     """A source named like its trust."""
-    return Source(trust, trust, Fleet(clusters, **more: Any), at_ms, whole)
+    return Source(trust, trust, Fleet(clusters, **more), at_ms, whole)
 
 
 def test_trust() -> None:
