@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stellwerk.config import Settings, config_file, load
+from stellwerk.config import Settings, clean_environment, config_file, load
 from stellwerk.core.model.errors import StellwerkError
 
 RUNTIME = "XDG_RUNTIME_DIR"
@@ -97,3 +97,37 @@ def test_machines_that_share_a_home_keep_their_states_apart(
         "/home/ada/.local/state/stellwerk/one",
         "/home/ada/.local/state/stellwerk/two",
     }
+
+
+def test_a_clean_environment_has_nothing_of_the_terminal() -> None:
+    """Who and where, how to reach the network, our own; not what else is exported there."""
+    terminal = {
+        "HOME": "/home/ada",
+        "LANG": "C.UTF-8",
+        "LC_TIME": "de_DE.UTF-8",
+        "STELLWERK_HOME": "/state",
+        "XDG_RUNTIME_DIR": "/run/user/1",
+        "https_proxy": "http://proxy:3128",
+        "SSL_CERT_FILE": "/ca.pem",
+        "PATH": "/home/ada/experiment/bin",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "PYTHONPATH": "/home/ada/experiment",
+        "VIRTUAL_ENV": "/home/ada/experiment",
+        "LICENCE": "7",
+    }
+    clean = clean_environment(load({"STELLWERK_HOME": "/state"}), terminal)
+    kept = ("HOME", "LANG", "LC_TIME", "STELLWERK_HOME", "XDG_RUNTIME_DIR")
+    for name in (*kept, "https_proxy", "SSL_CERT_FILE"):
+        assert clean.pop(name) == terminal[name]
+    assert clean.pop("PATH").endswith(":/usr/sbin:/usr/bin:/sbin:/bin")
+    assert set(clean) == {"USER", "LOGNAME", "SHELL"}
+
+
+def test_what_a_clean_environment_keeps_can_be_said() -> None:
+    """The path, and variables by name; those that aren't set there stay so."""
+    settings = load({"STELLWERK_PATH": "/opt/bin:/bin", "STELLWERK_KEEP_ENV": "LICENCE,NOT_SET"})
+    clean = clean_environment(settings, {"LICENCE": "7", "PATH": "/x"})
+    assert (clean["PATH"], clean["LICENCE"], "NOT_SET" in clean) == ("/opt/bin:/bin", "7", False)
+    kept = load({"STELLWERK_KEEP_ENV": "PATH"})
+    assert clean_environment(kept, {"PATH": "/x"})["PATH"] == "/x"

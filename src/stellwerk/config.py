@@ -96,6 +96,25 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
     return Settings(settings)
 
 
+def clean_environment(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
+    """What of a terminal's variables the server, the agent and so every later job begin with.
+
+    Whatever else happens to be exported where the server is started would reach all jobs after it.
+    """
+    import pwd
+
+    user = pwd.getpwuid(os.getuid())
+    kept = {name: value for name, value in env.items() if _is_kept(name)}
+    chosen = settings.text("keep_env").replace(",", " ").split()
+    kept |= {name: env[name] for name in chosen if name in env}
+    own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+    return {**own, "SHELL": user.pw_shell, "PATH": settings.text("path"), **kept}
+
+
+def _is_kept(name: str) -> bool:
+    return name.upper() in _KEPT or name.startswith(("STELLWERK_", "LC_"))
+
+
 def config_file(env: Mapping[str, str]) -> str:
     """The user's file of settings; it need not exist."""
     base = env.get("XDG_CONFIG_HOME") or os.path.join(_user_home(env), ".config")
@@ -232,6 +251,22 @@ def _amount(about: str, default: int) -> _Spec:
     return _Spec(about, lambda _env, _so_far: default, is_number=True)
 
 
+_KEPT = frozenset(
+    # who and where
+    "HOME USER LOGNAME LANG LANGUAGE TZ "
+    "XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME XDG_DATA_HOME "
+    # how this machine reaches the network
+    "HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY "
+    "SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE GIT_SSL_CAINFO "
+    "NODE_EXTRA_CA_CERTS AWS_CA_BUNDLE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH PIP_CERT PIP_CONFIG_FILE "
+    "PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_TRUSTED_HOST UV_CONFIG_FILE UV_INDEX "
+    "UV_DEFAULT_INDEX UV_INDEX_URL UV_EXTRA_INDEX_URL UV_FIND_LINKS "
+    "UV_NATIVE_TLS UV_SYSTEM_CERTS".split()
+)
+"""Variables that stay, in capitals; proxies are written small as well."""
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 _SPECS: dict[str, _Spec] = {
     "home": _Spec("journal, blobs, runs and the server's log", _default_home, is_path=True),
     "socket": _Spec("the server's Unix socket", _default_socket, is_path=True),
@@ -247,6 +282,14 @@ _SPECS: dict[str, _Spec] = {
         is_table=True,
     ),
     "output": _Spec("how lists are written when -o isn't given", lambda _env, _so_far: "table"),
+    "path": _Spec(
+        "the PATH of the server, and of jobs before ~/.bashrc adds to it",
+        lambda _env, _so_far: _PATH,
+    ),
+    "keep_env": _Spec(
+        "further variables that the server and all jobs take over from whoever starts it: A,B",
+        lambda _env, _so_far: "",
+    ),
     "start_timeout_ms": _Spec(
         "how long a starting server is waited for", lambda _env, _so_far: 15_000, is_number=True
     ),

@@ -131,11 +131,34 @@ def test_a_job_that_saves_and_asks_is_put_back_and_goes_on(colleague: Person) ->
         'n=$(cat "$f" 2>/dev/null || echo 0)\n'
         'echo "from $n as $SKYPILOT_TASK_ID"\n'
         'echo $((n + 1)) > "$f.new" && mv "$f.new" "$f"\n'
-        "[ $n -ge 2 ] || exit 85"
+        "[ $n -ge 1 ] || exit 85"
     )
     colleague.stw("run", colleague.task(run, name="again"), "-d")
     colleague.until({"again": "Succeeded"})
     shown = colleague.json("show", "again")
-    assert len(shown["runs"]) == 3
-    said = [colleague.stw("logs", "again", "--run", str(n)).stdout.strip() for n in (1, 2, 3)]
-    assert said == [f"from {n} as {shown['id']}" for n in range(3)]
+    assert len(shown["runs"]) == 2
+    said = [colleague.stw("logs", "again", "--run", str(n)).stdout.strip() for n in (1, 2)]
+    assert said == [f"from {n} as {shown['id']}" for n in range(2)]
+
+
+def test_a_job_sees_nothing_of_the_terminal_that_started_the_server(person: Person) -> None:
+    """A task's job has what ~/.bashrc and the task say; a command in place what its caller has."""
+    (person.home / ".bashrc").write_text("export FROM_RC=rc\n")
+    person.env |= {"OF_TERMINAL": "first", "PYTHONPATH": str(person.desk / "lib")}
+    person.stw("server", "start")
+    person.env |= {"OF_TERMINAL": "second"}
+    task = person.task("env", name="seen", more="envs: {MINE: yes}\n")
+    seen = variables_in(person.stw("run", task).stdout)
+    assert (seen["FROM_RC"], seen["MINE"]) == ("rc", "True")
+    assert not {"OF_TERMINAL", "PYTHONPATH", "NO_COLOR"} & seen.keys()
+    assert seen["HOME"] == str(person.home)
+    own = variables_in(person.stw("run", "--env", "MINE=here", "--", "env").stdout)
+    assert {name: own[name] for name in person.env if name in own} == {
+        name: value for name, value in person.env.items() if name in own
+    }
+    assert (own["OF_TERMINAL"], own["MINE"], "FROM_RC" in own) == ("second", "here", False)
+    assert person.env.keys() - own.keys() <= {"STELLWERK_HOME"}
+
+
+def variables_in(output: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)

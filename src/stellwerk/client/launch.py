@@ -15,7 +15,7 @@ from stellwerk.client.connection import (
     refuse_foreign_socket,
     unreachable_because,
 )
-from stellwerk.config import Settings
+from stellwerk.config import Settings, clean_environment
 
 if TYPE_CHECKING:
     from io import BufferedWriter
@@ -98,10 +98,10 @@ def _start(settings: Settings, deadline: float) -> None:
 def _spawn(settings: Settings) -> "Popen[bytes]":
     import subprocess
 
-    env = dict(os.environ)
+    env = clean_environment(settings, os.environ)
     env["STELLWERK_HOME"] = settings.home
     env["STELLWERK_SOCKET"] = settings.socket
-    if paths := env.get("PYTHONPATH"):
+    if paths := os.environ.get("PYTHONPATH"):  # by which the server finds itself
         env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
     with open(settings.server_log, "ab") as log:
         process = subprocess.Popen(

@@ -8,6 +8,7 @@ it.
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -100,6 +101,7 @@ async def _run(question: bytes) -> bytes:
         "-P",
         "-m",
         "stellwerk.engine.foresee",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stellwerk import __version__
-from stellwerk.config import Settings, load
+from stellwerk.config import Settings, clean_environment, load
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.server.lock import HomeLock
 
@@ -62,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     lock: HomeLock | None = None
     try:
         settings = load()
+        _forget_terminal(settings)
         lock = _take_home(settings)
         _prepare_process(settings, options)
         return asyncio.run(_run(settings, options))
@@ -92,6 +93,13 @@ def _options(argv: Sequence[str] | None) -> Options:
     given = parser.parse_args(argv)
     to_terminal = given.log_to_terminal or os.isatty(2)
     return Options(given.listen, given.socket_group, to_terminal)
+
+
+def _forget_terminal(settings: Settings) -> None:
+    """Leaves nothing to the agent, and so to jobs, of where this server happens to be started."""
+    clean = clean_environment(settings, os.environ)
+    os.environ.clear()
+    os.environ.update(clean)
 
 
 def _take_home(settings: Settings) -> HomeLock:
