@@ -216,11 +216,23 @@ def _held(site: Case, data: tuple[Data, ...]) -> list[Held]:
     # `held_gb: null` is of all data sets, as a bare number is of the only one.
     per_name = written if isinstance(written, dict) else {one.name: written for one in data}
     others = site.get("other_revisions") or {}
+    partial = site.get("incomplete_gb") or {}
+    partly = partial if isinstance(partial, dict) else {one.name: partial for one in data}
     revisions = {one.name: one.revision for one in data}
     found = [
-        Held(name, revisions.get(name, ""), _bytes(amount), lost_probability=lost)
-        for name, amount in per_name.items()
+        Held(
+            name,
+            revisions.get(name, ""),
+            _bytes(per_name.get(name, 0)),
+            lost_probability=lost,
+            partial_bytes=_bytes(partly.get(name)) or 0,
+        )
+        for name in dict.fromkeys((*per_name, *partly))
     ]
+    if "pinned_gb" in site:
+        pinned = site["pinned_gb"]
+        amounts = pinned if isinstance(pinned, dict) else {"what is pinned": pinned}
+        found += [Held(name, "pinned", _bytes(some), pinned=True) for name, some in amounts.items()]
     for name, entries in others.items():
         listed = entries if isinstance(entries, list) else [entries]
         found += [_other(name, other, lost) for other in listed]

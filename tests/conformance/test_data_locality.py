@@ -137,9 +137,16 @@ def check(case: Case, cases: dict[str, Case]) -> list[str]:
     for key, pool in (("explain_has", answer.sentences), ("alerts", answer.alerts)):
         for line in expect.get(key) or ():
             result += _told(str(line), pool, known)
-    for name, line in (expect.get("warnings") or {}).items():
-        result += _told(f"{name} {line}", found.warnings.get(name, []), known)
+    said = [line for lines in found.warnings.values() for line in lines] + answer.sentences
+    for line in _lines(expect.get("warnings") or {}):
+        result += _told(line, said, known)
     return result
+
+
+def _lines(written: dict[str, str] | list[str]) -> list[str]:
+    if isinstance(written, dict):
+        return [f"{name} {line}" for name, line in written.items()]
+    return written
 
 
 def _rejected(answer: Answer, name: str, code: str | list[str]) -> list[str]:

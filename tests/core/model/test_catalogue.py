@@ -61,6 +61,7 @@ SAMPLE: dict[str, str | int] = {
     "others": 4,
     "peak_bytes": 15 << 30,
     "phase": "Running",
+    "pinned": "90 GB",
     "queue": "default",
     "quiet_ms": 1_800_000,
     "quick_ms": 60_000,

@@ -181,6 +181,7 @@ def _counted(held: Held, data: Data, found: int | None, through: str) -> HeldPar
         found_bytes=clamped,
         lost_probability=1.0 - kept,
         through=through,
+        partial_bytes=max(0, held.partial_bytes),
         source=held.source,
         observed_ms=held.observed_ms,
     )

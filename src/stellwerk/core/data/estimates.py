@@ -162,6 +162,8 @@ def _room(job: JobProfile, cluster: Cluster, missing: Sequence[Missing]) -> list
     }
     if evictable:
         numbers["evictable"] = show_data(evictable)
+    if pinned := sum(held.bytes or 0 for held in cluster.held if held.pinned):
+        numbers["pinned"] = show_data(pinned)
     return [Reason("data_room", numbers)]
 
 

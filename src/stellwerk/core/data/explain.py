@@ -40,7 +40,7 @@ def facts(job: JobProfile, one: ClusterEstimate, now_ms: int) -> tuple[Fact, ...
         *_way(one),
         *_room(one),
         *_times(job, one),
-        *_money(one),
+        *_money(job, one),
         *(fact for verdict in one.sources for fact in _source(one, verdict)),
     )
 
@@ -107,11 +107,11 @@ def margin(job: JobProfile, best: ClusterEstimate, next_best: ClusterEstimate) -
 
 def _gain(name: str, gain: float) -> str:
     if name == "cost":
-        shown, words = show_usd(abs(gain)), ("cheaper", "dearer")
+        how = f"{show_usd(abs(gain))} {'dearer' if gain < 0 else 'cheaper'}"
     else:
         end = "over" if name == "finish" else "started"
-        shown, words = show_span(abs(gain)), (f"{end} sooner", f"{end} later")
-    return f"same {name}" if not gain else f"{shown} {words[gain < 0]}"
+        how = f"{end} {show_span(abs(gain))} {'later' if gain < 0 else 'sooner'}"
+    return how if gain else f"same {name}"
 
 
 def _rejection(one: ClusterEstimate, number: int) -> Fact:
@@ -141,6 +141,8 @@ def _held(cluster: str, part: HeldPart, now_ms: int) -> Iterator[Fact]:
         chance = f"{part.lost_probability * 100:.3g} %"
         counted = show_data(part.counted_bytes)
         sentence += f"; it is lost with a probability of {chance}, so {counted} count"
+    if part.partial_bytes:
+        sentence += f"; {show_data(part.partial_bytes)} in partial files don't count"
     if part.source or part.observed_ms:
         age = (now_ms - part.observed_ms) / 1000
         seen = f"{show_span(max(0.0, age))} ago" if part.observed_ms else "nobody knows when"
@@ -240,7 +242,7 @@ def _times(job: JobProfile, one: ClusterEstimate) -> Iterator[Fact]:
     )
 
 
-def _money(one: ClusterEstimate) -> Iterator[Fact]:
+def _money(job: JobProfile, one: ClusterEstimate) -> Iterator[Fact]:
     cost, egress = one.cost, one.egress.value
     if cost.value is not None:
         part = f", of which {show_usd(egress)} for moving data" if egress else ""
@@ -249,6 +251,15 @@ def _money(one: ClusterEstimate) -> Iterator[Fact]:
             sentence += " (a mean)"
         numbers = {"usd": cost.value, "egress_usd": egress or 0.0}
         yield Fact("cost", one.cluster, sentence, {**numbers})
+    if job.objective == "weighted" and one.objective.value is not None:
+        rate = show_usd(job.usd_per_hour_of_waiting)
+        yield Fact(
+            "weighted",
+            one.cluster,
+            f"with an hour until the end worth {rate}, {one.cluster} counts as "
+            f"{show_usd(one.objective.value)}",
+            {"score_usd": one.objective.value, "usd_per_hour": job.usd_per_hour_of_waiting},
+        )
     energy = one.energy
     if energy.value is not None:
         yield Fact(

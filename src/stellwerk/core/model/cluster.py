@@ -74,7 +74,8 @@ class Held(Struct, frozen=True, omit_defaults=True):
     ``bytes`` None = it has something and nobody knows how much. ``shared_bytes`` counts content
     that another revision (the one asked for) has in common with this one. ``pinned`` data can't be
     evicted. ``content`` is the hash of what is really there, where somebody looked.
-    ``lost_probability`` (0..1) is how likely it is gone before work can use it.
+    ``lost_probability`` (0..1) is how likely it is gone before work can use it. ``partial_bytes``
+    lie in files that aren't whole and never count.
     """
 
     data: str
@@ -86,6 +87,7 @@ class Held(Struct, frozen=True, omit_defaults=True):
     pinned: bool = False
     content: str = ""
     lost_probability: float = 0.0
+    partial_bytes: int = 0
 
 
 class Costs(Struct, frozen=True, omit_defaults=True):

@@ -19,7 +19,7 @@ OF_DATA = {
         "capacity",
         "cluster owner",
         "{missing} of data must come, {cluster} has {free} free for it"
-        "[ and could give up {evictable}]",
+        "[ and could give up {evictable}][; {pinned} of what it holds are pinned]",
         "free {short} more on {cluster}",
     ),
     "window_too_short": Entry(

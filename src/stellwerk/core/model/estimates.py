@@ -112,7 +112,7 @@ class HeldPart(Struct, frozen=True, omit_defaults=True):
 
     ``counted_bytes`` is what estimates rely on: an expected value where the cache may be lost.
     ``found_bytes`` None = it has something and nobody knows how much, which counts as nothing.
-    ``through`` names another revision whose content is shared.
+    ``through`` names another revision whose content is shared. ``partial_bytes`` don't count.
     """
 
     data: str
@@ -122,6 +122,7 @@ class HeldPart(Struct, frozen=True, omit_defaults=True):
     found_bytes: int | None = 0
     lost_probability: float = 0.0
     through: str = ""
+    partial_bytes: int = 0
     source: str = ""
     observed_ms: int = 0
 
