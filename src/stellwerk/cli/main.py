@@ -33,6 +33,10 @@ TABLE: dict[str, Entry] = {
     ),
     "ps": Entry("stellwerk.cli.commands.ps", "list workloads", WORK),
     "logs": Entry("stellwerk.cli.commands.logs", "show what a job printed", WORK),
+    "exec": Entry(
+        "stellwerk.cli.commands.exec", "run a command inside a running job", WORK, "exec_"
+    ),
+    "shell": Entry("stellwerk.cli.commands.exec", "open a shell inside a job", WORK, "shell"),
     "wait": Entry("stellwerk.cli.commands.wait", "wait until workloads have ended", WORK),
     "ls": Entry("stellwerk.cli.commands.files", "list a job's files", WORK, "ls"),
     "cp": Entry("stellwerk.cli.commands.files", "copy files out of a job", WORK, "cp"),

@@ -220,7 +220,8 @@ class Transport:
             connection.putheader("Transfer-Encoding", "chunked")
             connection.endheaders()
             saying = Saying(connection)
-            saying.say(first)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                saying.say(first)  # where nobody reads it, the answer says why
             return Stream(connection, connection.getresponse()), saying
         except (http.client.HTTPException, OSError) as error:
             connection.close()

@@ -16,11 +16,12 @@ import pytest
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import StartRefused
 from stellwerk.testing.driver_session import Place, Program, Session, refused
+from stellwerk.testing.exec_suite import ExecSuite
 
 FAR_AWAY = RunId("w-never-1")
 
 
-class DriverSuite:
+class DriverSuite(ExecSuite):
     """The tests; each runs its own event loop, so a subclass needs nothing but the fixture."""
 
     def test_opening_tells_what_is_there(self, place: Place) -> None:

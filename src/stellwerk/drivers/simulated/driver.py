@@ -26,7 +26,7 @@ from stellwerk.drivers.simulated.link import Link
 class SimulatedDriver:
     """One control plane's access to a simulated place; several may be open to the same place."""
 
-    capabilities = Capabilities(start_guarantee="native name")
+    capabilities = Capabilities(start_guarantee="native name", exec=False)
 
     def __init__(self, link: Link) -> None:
         self.cluster = link.cluster

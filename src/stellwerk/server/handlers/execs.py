@@ -20,7 +20,6 @@ from stellwerk.server.patience import TAKES_ITS_TIME
 from stellwerk.server.services import Given, Services
 
 MEDIA_TYPE = "application/vnd.stellwerk.exec"
-LAST_WORDS_S = 2.0
 
 RunNumber = Annotated[
     int, QueryParameter(ge=0, le=10**9, description="The number of a run; 0 for the newest.")
@@ -62,9 +61,6 @@ async def converse(
     stopped = asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait({told, heard, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if told.done() and not heard.done():
-            # Who was told the end says so; a connection that closes earlier could lose it.
-            await asyncio.wait({heard, stopped}, timeout=LAST_WORDS_S)
     finally:
         for task in (told, heard, stopped):
             task.cancel()
@@ -121,7 +117,7 @@ async def exec_in_run(
     try:
         session = await driver.exec(ExecOrder(chosen.id, rank))
     except DriverError as error:
-        raise _in_words(error, workload, chosen) from error
+        raise _in_words(error, workload, chosen, rank) from error
     return Conversation(services, session)
 
 
@@ -129,7 +125,7 @@ def _live_run(workload: Workload, number: int) -> Run:
     """The run that is meant, if it runs now; otherwise what to do instead."""
     name, runs = workload.name, workload.runs
     chosen = runs[-1] if runs else None
-    if number and workload.phase not in WAITING:
+    if number:
         chosen = next((one for one in runs if one.number == number), None)
     if workload.phase in ENDED:
         raise StellwerkError.of(
@@ -137,17 +133,15 @@ def _live_run(workload: Workload, number: int) -> Run:
             f"{name} is over ({workload.phase}); commands run only inside of what runs",
             f"`stw logs {name}` shows what it printed; `stw rerun {name}` runs it again",
         )
-    if chosen is None and number:
+    if workload.phase == "Held":
+        help = f"`stw release {name}` lets it start; then: stw wait --for running {name}"
+        raise StellwerkError.of("exec/waiting", f"{name} is held and doesn't run", help)
+    if not runs or workload.phase in WAITING:
+        help = f"`stw explain {name}` says why; `stw wait --for running {name}` waits for it"
+        raise StellwerkError.of("exec/waiting", f"{name} waits and doesn't run yet", help)
+    if chosen is None:
         raise StellwerkError.of(
-            "find/run",
-            f"{name} has no run {number}",
-            f"its newest is run {len(runs) and runs[-1].number}",
-        )
-    if chosen is None or workload.phase in WAITING:
-        raise StellwerkError.of(
-            "exec/waiting",
-            f"{name} doesn't run yet ({workload.phase})",
-            f"`stw explain {name}` says why; `stw wait --for running {name}` waits for it",
+            "find/run", f"{name} has no run {number}", f"its newest is run {runs[-1].number}"
         )
     if chosen.phase == "Ended":
         raise _run_is_over(workload, chosen)
@@ -173,7 +167,7 @@ def _run_is_over(workload: Workload, run: Run) -> StellwerkError:
     )
 
 
-def _in_words(error: DriverError, workload: Workload, run: Run) -> Exception:
+def _in_words(error: DriverError, workload: Workload, run: Run, rank: int) -> Exception:
     """What the runtime refuses, as somebody who named a workload understands it."""
     match error.code:
         case "runtime/not_running":
@@ -184,7 +178,7 @@ def _in_words(error: DriverError, workload: Workload, run: Run) -> Exception:
             ranks = sum(len(part.ranks) for part in run.allocation.nodes)
             return StellwerkError.of(
                 "find/rank",
-                f"run {run.number} of {workload.name} has no such rank",
+                f"run {run.number} of {workload.name} has no rank {rank}",
                 f"it has ranks 0 to {ranks - 1}" if ranks > 1 else "it has rank 0 alone",
             )
         case "runtime/too_old":
