@@ -305,6 +305,8 @@ class FleetColumns:
         self.by_name: Rows = np.array(
             sorted(self.row.values(), key=lambda row: names[row]), np.int64
         )
+        self.rank: Rows = np.zeros(self.size, np.int64)
+        self.rank[self.by_name] = np.arange(len(self.by_name))
         text = "\0".join(names).encode()
         self.roster_id = hashlib.sha256(text).hexdigest()[:16]
         self.shape_version += 1

@@ -1,0 +1,78 @@
+"""The filter of hard limits: claims that must be there, prices, latency and the end.
+
+A limit on something that nobody knows of a cluster isn't met; a price that nobody told is 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stellwerk.core.inventory.columns import FleetColumns, Floats
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.placement import Limits, Placement
+from stellwerk.core.model.resources import Request
+from stellwerk.core.place.filters import Verdict, requirement_bits
+
+Estimates = dict[str, dict[str, float]]
+
+
+def usd_per_hour(cluster: Cluster, request: Request | None, num_nodes: int) -> float:
+    """What a cluster costs in an hour for ``num_nodes`` nodes of a request."""
+    price = cluster.costs.usd_per_hour
+    if request is not None and request.gpu is not None:
+        by_kind = cluster.costs.usd_per_device_hour
+        fallback = max(by_kind.values(), default=0.0) if not request.gpu.kind else 0.0
+        price += request.gpu.count * by_kind.get(request.gpu.kind, fallback)
+    return price * num_nodes
+
+
+def prices(columns: FleetColumns, placement: Placement) -> Floats:
+    """The price per hour of each cluster for a placement's demand."""
+    request, nodes = placement.demand, placement.num_nodes
+
+    def read(cluster: Cluster) -> float:
+        return usd_per_hour(cluster, request, nodes)
+
+    return columns.numbers("usd_per_hour", repr((request and request.gpu, nodes)), read).values
+
+
+def worst_latency(columns: FleetColumns, regions: tuple[str, ...]) -> Floats:
+    """The longest way to a cluster from any of the regions; NaN where one isn't known."""
+    worst = np.full(columns.size, -1.0)
+    for region in regions:
+        known = columns.latency.get(region, {})
+        values = np.full(columns.size, np.nan)
+        for name, ms in known.items():
+            if name in columns.row:
+                values[columns.row[name]] = ms
+        worst = np.maximum(worst, values)
+    return worst
+
+
+def estimated(columns: FleetColumns, estimates: Estimates, name: str) -> Floats:
+    """An estimate over all clusters; NaN where there is none."""
+    values = np.full(columns.size, np.nan)
+    for cluster, value in estimates.get(name, {}).items():
+        if cluster in columns.row:
+            values[columns.row[cluster]] = value
+    return values
+
+
+def limits(
+    columns: FleetColumns, placement: Placement, estimates: Estimates, now_ms: int
+) -> Verdict:
+    """Who breaks a limit."""
+    asked: Limits = placement.limits
+    verdict = Verdict("Limits", np.zeros(columns.size, np.bool_))
+    for one in asked.claims:
+        verdict.failed |= ~requirement_bits(columns, "claims", one)
+    if asked.usd_per_hour_max:
+        verdict.failed |= ~(prices(columns, placement) <= asked.usd_per_hour_max)
+    if asked.usd_max:
+        verdict.failed |= ~(estimated(columns, estimates, "Cost") <= asked.usd_max)
+    if asked.finish_by_ms:
+        left_s = (asked.finish_by_ms - now_ms) / 1000
+        verdict.failed |= ~(estimated(columns, estimates, "Finish") <= left_s)
+    if asked.latency_ms and asked.client_regions:
+        verdict.failed |= ~(worst_latency(columns, asked.client_regions) <= asked.latency_ms)
+    return verdict

@@ -1,0 +1,275 @@
+"""Ranks the clusters that passed and picks among them; leaves a chosen one only for a reason.
+
+The order is: those about which everything is known, the total (or the estimate that is the
+objective), the name. A cluster that the placement has already stays while it passes, unless another
+is better by `move_gain` points for each point of weight (by `move_gain` percent of an estimate)
+even if what isn't known of it were at its best. Balance and Steady decide where new clusters come
+from; they are no reason to leave one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from stellwerk.core.inventory.columns import FleetColumns, Floats
+from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.placing import Move
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.place.admitted import Admitted
+from stellwerk.core.place.scores import Values, balance
+from stellwerk.core.place.spread import Spread
+
+BEHIND = 1 << 40
+"""What ranks a cluster of which something is unknown behind all others."""
+
+
+class Picked(Struct):
+    """The rows picked, best first, those kept ready beside them, and the best that wasn't."""
+
+    chosen: list[int]
+    standby: list[int]
+    next: int = -1
+    moves: tuple[Move, ...] = ()
+    skipped: dict[int, str] = {}
+
+
+class Ranking:
+    """Totals of one placement over the rows that passed (in the order of names)."""
+
+    __slots__ = ("admitted", "balance", "columns", "cost", "held", "steady", "totals")
+
+    def __init__(
+        self, columns: FleetColumns, admitted: Admitted, held: list[int], counts: Values, most: int
+    ) -> None:
+        """``held`` are rows the placement has; ``counts`` the decisions of others by row."""
+        self.columns, self.admitted = columns, admitted
+        rows = admitted.rows
+        places = np.searchsorted(columns.rank[rows], columns.rank[held]) if held else ()
+        self.held: list[int] = [
+            int(place)
+            for place, row in zip(places, held, strict=True)
+            if place < len(rows) and rows[place] == row
+        ]
+        totals = admitted.base
+        self.balance: Values | None = None
+        self.steady: Values | None = None
+        for name, weight in admitted.own_scores:
+            if name == "Balance":
+                self.balance = balance(counts[rows], most)
+                totals = totals + weight * self.balance
+            else:
+                self.steady = np.zeros(len(rows), np.int64)
+                self.steady[self.held] = 100
+                totals = totals + weight * self.steady
+        self.totals: Values = totals
+        self.cost: Floats | None = None
+
+    def order(self, most: int) -> Values:
+        """The places among those that passed, best first; at least the ``most`` best of them."""
+        size = len(self.totals)
+        if self.cost is not None or most >= size // 4:
+            return self.sorted(np.arange(size))
+        key = self._key() * (1 << 20) - np.arange(size)
+        return self.sorted(np.argpartition(-key, most)[: most + 1])
+
+    def sorted(self, places: Values) -> Values:
+        """Some places, best first."""
+        if self.cost is not None:
+            cost = np.where(np.isfinite(self.cost), self.cost, np.inf)[places]
+            return places[np.lexsort((places, -self.totals[places], cost))]
+        return places[np.lexsort((places, -self._key()[places]))]
+
+    def totals_of(self, rows: list[int]) -> list[int]:
+        """The totals of rows that passed."""
+        ranks = self.columns.rank
+        places = np.searchsorted(ranks[self.admitted.rows], ranks[rows]) if rows else []
+        return self.totals[places].tolist() if rows else []
+
+    def _key(self) -> Values:
+        return self.totals - np.where(self.admitted.unknown > 0, BEHIND, 0)
+
+
+def pick(placement: Placement, ranking: Ranking, names: list[str]) -> Picked:
+    """Picks the clusters of a placement; ``names`` are those that it has had, best first."""
+    rows, rules = ranking.admitted.rows, ranking.admitted.rules
+    size = len(rows)
+    wanted = size if placement.count is None else min(placement.count, size)
+    spreads = rules.spreads and bool(placement.spread)
+    stays = rules.stays and bool(ranking.held) and placement.count is not None
+    if stays or spreads:
+        return _carefully(placement, ranking, names, wanted)
+    more = min(size, wanted + (placement.standby if rules.stays else 0))
+    order = ranking.order(more + 1)
+    chosen = rows[order[:wanted]].tolist()
+    standby = rows[order[wanted:more]].tolist()
+    after = int(rows[order[more]]) if more < len(order) else -1
+    moves = moves_between(ranking, names, chosen) if rules.stays else ()
+    return Picked(chosen, standby, after, moves)
+
+
+def _carefully(placement: Placement, ranking: Ranking, names: list[str], wanted: int) -> Picked:
+    """Picks with what is held first, under spread constraints, and then exchanges what pays."""
+    rows, rules = ranking.admitted.rows, ranking.admitted.rules
+    constraints = placement.spread if rules.spreads else ()
+    spread = Spread(ranking.columns, constraints, rows)
+    held = dict.fromkeys(ranking.held, True) if rules.stays else {}
+    size = len(rows) if constraints else wanted + len(held) + placement.standby + 1
+    order = ranking.order(size)
+    chosen: list[int] = []
+    if held:
+        mine = ranking.sorted(np.array(list(held), np.int64))
+        chosen = _take(spread, mine, wanted)
+    chosen += _take(spread, _without(order, chosen), wanted - len(chosen))
+    swapped = _exchange(placement, ranking, spread, chosen) if held else {}
+    others = _without(order, chosen)
+    standby = _take(spread, others, placement.standby)
+    after = _without(others, standby)
+    chosen = ranking.sorted(np.array(chosen, np.int64)).tolist()
+    skipped: dict[int, str] = {}
+    for place in after[:1000].tolist() if constraints else ():
+        key = spread.refusing(place)
+        if key:
+            skipped[int(rows[place])] = key
+    picked = rows[chosen].tolist()
+    return Picked(
+        chosen=picked,
+        standby=rows[standby].tolist(),
+        next=int(rows[after[0]]) if len(after) else -1,
+        moves=moves_between(ranking, names, picked, swapped),
+        skipped=skipped,
+    )
+
+
+def _take(spread: Spread, ranked: Values, count: int) -> list[int]:
+    """Chooses places, best ranked first, under the constraints."""
+    if count <= 0 or not len(ranked):
+        return []
+    if not spread.domains:
+        return ranked[:count].tolist()
+    return spread.take(ranked, count)
+
+
+def _without(order: Values, places: list[int]) -> Values:
+    return order[~np.isin(order, places)] if places else order
+
+
+def _exchange(
+    placement: Placement, ranking: Ranking, spread: Spread, chosen: list[int]
+) -> dict[int, tuple[int, float]]:
+    """Leaves chosen clusters for clearly better ones; gives what was taken for what, and the gain.
+
+    Only what was held is left: what is new was the best there is.
+    """
+    rows = ranking.admitted.rows
+    taken = dict.fromkeys(chosen, True)
+    held = [place for place in ranking.held if place in taken]
+    held.sort(key=lambda place: -_worth(ranking, place))
+    worths = _worths(ranking)
+    most = len(worths) if spread.domains else len(chosen) + len(held) + 1
+    swapped: dict[int, tuple[int, float]] = {}
+    for place in _best(worths, most).tolist():
+        if not held or not np.isfinite(worths[place]):
+            break
+        if place in taken:
+            continue
+        if _gain(placement, ranking, place, held[-1]) < 0:
+            break
+        for old in reversed(held):
+            gain = _gain(placement, ranking, place, old)
+            if gain < 0:
+                break
+            if spread.swaps(old, place):
+                chosen[chosen.index(old)] = place
+                swapped[int(rows[place])] = (int(rows[old]), gain)
+                held.remove(old)
+                taken[place] = True
+                break
+    return swapped
+
+
+def _best(worths: Floats, most: int) -> Values:
+    """The places with the highest worth, ties in the order of names."""
+    if most >= len(worths) // 4:
+        return np.argsort(-worths, kind="stable")
+    least = np.partition(-worths, most)[most]
+    places = np.flatnonzero(-worths <= least)
+    return places[np.argsort(-worths[places], kind="stable")]
+
+
+def _worths(ranking: Ranking) -> Floats:
+    """How good each is at least: what isn't known counts as nothing that could be hoped for."""
+    if ranking.cost is not None:
+        return np.where(np.isfinite(ranking.cost), -ranking.cost, -np.inf)
+    known = ranking.admitted.unknown == 0
+    return np.where(known, ranking.admitted.base.astype(np.float64), -np.inf)
+
+
+def _worth(ranking: Ranking, place: int) -> float:
+    """How good a held cluster may be at best."""
+    if ranking.cost is not None:
+        return -float(ranking.cost[place])
+    return float(ranking.admitted.base[place] + ranking.admitted.unknown[place])
+
+
+def _gain(placement: Placement, ranking: Ranking, new: int, old: int) -> float:
+    """By how much a cluster is better than a held one beyond what a move must bring; < 0: not."""
+    gain = float(_worths_at(ranking, new)) - _worth(ranking, old)
+    return gain - needed(placement, ranking, old) if gain > 0 else -1.0
+
+
+def _worths_at(ranking: Ranking, place: int) -> float:
+    if ranking.cost is not None:
+        return -float(ranking.cost[place])
+    return float(ranking.admitted.base[place])
+
+
+def needed(placement: Placement, ranking: Ranking, old: int) -> float:
+    """What a move must bring: points of the total, or a part of the estimate."""
+    if ranking.cost is not None:
+        return abs(float(ranking.cost[old])) * placement.move_gain / 100
+    return float(placement.move_gain * max(1, ranking.admitted.weight))
+
+
+def moves_between(
+    ranking: Ranking,
+    names: list[str],
+    chosen: list[int],
+    swapped: dict[int, tuple[int, float]] | None = None,
+) -> tuple[Move, ...]:
+    """Says of every change why: a better one, one that no longer passes, more or fewer wanted."""
+    columns, swapped = ranking.columns, swapped or {}
+    now = {columns.clusters[row].name: row for row in chosen}
+    before = dict.fromkeys(names, True)
+    gained = [name for name in now if name not in before]
+    lost = [name for name in names if name not in now]
+    moves = []
+    for name in list(gained):
+        old, gain = swapped.get(now[name], (-1, 0.0))
+        left = columns.clusters[old].name if old >= 0 else ""
+        if left in lost:
+            params: dict[str, Any] = {"cluster": name, "left": left, "beyond": round(gain, 3)}
+            moves.append(Move(left, name, Reason("better_cluster", params)))
+            gained.remove(name)
+            lost.remove(left)
+    for left in lost:
+        name = gained.pop(0) if gained else ""
+        moves.append(Move(left, name, _why_left(ranking, left)))
+    if names:
+        moves += [Move("", name, Reason("more_wanted", {"cluster": name})) for name in gained]
+    return tuple(moves)
+
+
+def _why_left(ranking: Ranking, left: str) -> Reason:
+    columns = ranking.columns
+    row = columns.row.get(left, -1)
+    if row < 0:
+        return Reason("cluster_gone", {"cluster": left})
+    if not ranking.admitted.candidates[row]:
+        return Reason("not_in_sets", {"cluster": left})
+    for verdict in ranking.admitted.verdicts:
+        if verdict.failed[row]:
+            return Reason("no_longer_passes", {"cluster": left, "filter": verdict.name})
+    return Reason("fewer_wanted", {"cluster": left})
