@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -21,14 +22,21 @@ STW = [sys.executable, "-m", "stellwerk.cli"]
 def test_phases_are_told_once_each(job: Job, stw: Stw, task: str) -> None:
     """Without a terminal there is one line for each change, and none for none."""
     why = [reason("no_room", "capacity", "2 CPUs asked, 1 free on laptop")]
-    pages = iter(
-        [
-            show("digits", "Pending", reasons=why),
-            show("digits", "Pending", reasons=why),
-            show("digits", "Running", runs=[run(2)]),
-            ended(),
-        ]
-    )
+    pages = [
+        show("digits", "Pending", reasons=why),
+        show("digits", "Pending", reasons=why),
+        show("digits", "Running", runs=[run(2)]),
+        ended(),
+    ]
+    assert told_of(job, stw, task, pages)[1:3] == [
+        "waiting: capacity: 2 CPUs asked, 1 free on laptop",
+        "running on laptop (run 2)",
+    ]
+
+
+def told_of(job: Job, stw: Stw, task: str, shown: list[dict[str, Any]]) -> list[str]:
+    """What is said while one look after the other gives these pages."""
+    pages = iter(shown)
     last = [ended()]
 
     def page(_: object) -> dict[str, Any]:
@@ -49,11 +57,7 @@ def test_phases_are_told_once_each(job: Job, stw: Stw, task: str) -> None:
     job.server.on("GET", "/v1/workloads/w-1", page)
     job.server.on("GET", "/v1/events", lambda _: Says(events(), cut=True))
     job.server.on("GET", "/v1/workloads/w-1/logs", lambda _: Says(output()))
-    lines = stw("run", task).err.splitlines()
-    assert lines[1:3] == [
-        "waiting: capacity: 2 CPUs asked, 1 free on laptop",
-        "running on laptop (run 2)",
-    ]
+    return stw("run", task).err.splitlines()
 
 
 def test_a_lost_server_is_125_once_there_is_a_job(
@@ -128,3 +132,20 @@ def read_until(descriptor: int, mark: bytes, seconds: float = 10) -> bytes:
         assert ready, seen
         seen += os.read(descriptor, 4096)
     return seen
+
+
+def test_silence_is_explained_once(job: Job, stw: Stw, task: str) -> None:
+    """Since when nothing is heard and why, beside the phase; not again for each second more."""
+
+    def silent(seconds: int) -> dict[str, Any]:
+        told = reason("out_of_reach", "unknown", f"laptop is out of reach for {seconds} s")
+        told["params"] = {"since_ms": 1_700_000_000_000, "note": "no route"}
+        return show("digits", "Starting", runs=[run(phase="Starting")], reasons=[told])
+
+    heard = show("digits", "Running", runs=[run()])
+    lines = told_of(job, stw, task, [silent(1), silent(2), silent(3), heard, ended()])
+    assert re.fullmatch(
+        r"starting on laptop, which has been out of reach since 2023-11-1\d [\d:]{8}: no route",
+        lines[1],
+    )
+    assert lines[2] == "running on laptop"

@@ -54,10 +54,12 @@ class HandDriver:
         self.logs: dict[tuple[str, str, int], bytearray] = {}
         self.reads = 0
         self.reachable = True
-        self.out: asyncio.Queue[Report] = asyncio.Queue()
+        self.out: asyncio.Queue[Report | DriverError] = asyncio.Queue()
 
     async def open(self) -> None:
-        """Nothing to connect to."""
+        """Nothing to connect to, as long as it can be reached."""
+        if not self.reachable:
+            raise DriverError("unreachable", f"{self.cluster} does not answer", final=False)
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -83,7 +85,10 @@ class HandDriver:
     async def reports(self) -> AsyncIterator[Report]:
         yield Inventory(self.cluster, ())
         while True:
-            yield await self.out.get()
+            told = await self.out.get()
+            if isinstance(told, DriverError):
+                raise told
+            yield told
 
     async def folders(self, run: RunId) -> Folders:
         return Folders(output=f"/results/{run}")
@@ -243,6 +248,12 @@ class Stage:
         number = generation or int(run.rsplit("-", 1)[1])
         told = RunReport(self.driver.cluster, RunId(run), number, phase, end)
         self.loop.call_soon_threadsafe(self.driver.out.put_nowait, told)
+
+    def cut_off(self, message: str) -> None:
+        """Takes the cluster out of reach, until `driver.reachable` is set again."""
+        self.driver.reachable = False
+        error = DriverError("unreachable", message, final=False)
+        self.loop.call_soon_threadsafe(self.driver.out.put_nowait, error)
 
     def end(self, run: str, code: int = 0) -> None:
         """Ends a run with an exit code."""

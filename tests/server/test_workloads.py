@@ -1,5 +1,7 @@
 """Submitting, listing, showing and steering over a real socket."""
 
+import re
+
 import pytest
 
 from tests.server.stage import Stage
@@ -190,3 +192,31 @@ def names_of_pages(stage: Stage, more: str) -> list[str]:
             assert page["total"] == len(names)
             return names
         after = page["next"]
+
+
+def test_a_run_out_of_reach_says_since_when_and_why(stage: Stage) -> None:
+    """In the list, on its page and in its explanation; a waiting one of that shape doesn't."""
+    told = stage.submit("cpus 4", overrides={"name": "far"})
+    run = stage.started(told["id"])
+    stage.submit("cpus 4", overrides={"name": "waits"})
+    stage.until(lambda: "waits" in names(stage), "it is known")
+    stage.cut_off("no route to lab")
+    stage.until(lambda: stage.get("/v1/workloads/far").json["reasons"], "that is noticed")
+    for answer in ("/v1/workloads/far", "/v1/workloads/far/explain"):
+        [reason] = stage.get(answer).json["reasons"]
+        assert (reason["code"], reason["tier"]) == ("out_of_reach", "unknown")
+        assert re.fullmatch(
+            r"lab has been out of reach for .*: no route to lab", reason["sentence"]
+        )
+        since = reason["params"]["since_ms"]
+        assert 0 <= stage.clock.now_ms() - since < 60_000
+    rows = {row["name"]: row for row in stage.get("/v1/workloads").json["items"]}
+    assert rows["far"]["reason"]["code"] == "out_of_reach"
+    assert rows["waits"]["reason"]["code"] != "out_of_reach"
+    stage.driver.reachable = True
+    stage.until(lambda: not stage.get("/v1/workloads/far").json["reasons"], "it answers again")
+    stage.end(run)
+
+
+def names(stage: Stage) -> set[str]:
+    return {row["name"] for row in stage.get("/v1/workloads").json["items"]}

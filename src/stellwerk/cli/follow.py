@@ -15,15 +15,17 @@ from stellwerk.cli.errors import INTERRUPTED, OURS
 from stellwerk.cli.render.ending import ending
 from stellwerk.cli.render.phases import doing
 from stellwerk.cli.render.reasons import in_a_row
-from stellwerk.cli.render.units import duration
+from stellwerk.cli.render.units import clock, duration
 from stellwerk.cli.session import now_ms
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.api import Client
 from stellwerk.client.gang import GangReader, ranks_of
 from stellwerk.client.wire import Headline, Show
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.reasons import RenderedReason
 
 LOOK_AGAIN_S = 1.0
+OUT_OF_REACH = "out_of_reach"
 SIGNAL_BASE = 128
 
 
@@ -172,7 +174,8 @@ class _Watcher:
 
     def _tell(self, show: Show) -> None:
         number = show.runs[-1].number if show.runs else 0
-        why = in_a_row(show.reasons) if show.phase in {"Pending", "Held"} else ""
+        waits = show.phase in {"Pending", "Held"}
+        why = in_a_row(show.reasons) if waits else OUT_OF_REACH * (_silence(show) is not None)
         state = (show.phase, number, why)
         waiting_shortly = show.phase == "Pending" and now_ms() - show.submitted_ms < 300
         if state != self._told and not waiting_shortly:
@@ -182,13 +185,25 @@ class _Watcher:
 
 
 def phase_line(show: Show) -> str:
-    """`waiting: …`, `running on laptop`, `setting up on laptop (run 2)`."""
+    """`waiting: …`, `running on laptop`, `setting up on laptop (run 2)`; why nothing is heard."""
     if show.phase in {"Pending", "Held"}:
         return f"{doing(show.phase)}: {in_a_row(show.reasons) or 'no reason recorded'}"
     run = show.runs[-1] if show.runs else None
     where = f" on {run.cluster}" if run and run.cluster else ""
     again = f" (run {run.number})" if run and run.number > 1 else ""
-    return f"{doing(show.phase)}{where}{again}"
+    line = f"{doing(show.phase)}{where}{again}"
+    silence = _silence(show)
+    if silence is None:
+        return line
+    since_ms = silence.params.get("since_ms")
+    since = f" since {clock(since_ms, now_ms())}" if isinstance(since_ms, int) else ""
+    note = silence.params.get("note")
+    return f"{line}, which has been out of reach{since}{f': {note}' if note else ''}"
+
+
+def _silence(show: Show) -> RenderedReason | None:
+    """Why nothing is heard of its run."""
+    return next((reason for reason in show.reasons if reason.code == OUT_OF_REACH), None)
 
 
 def _progress(show: Show) -> str:

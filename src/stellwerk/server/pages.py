@@ -46,9 +46,15 @@ class _Packed(msgspec.Struct):
 class Pages:
     """Answers about what the store holds. Shapes never change, so each is read once."""
 
-    def __init__(self, store: Store, usage_of: Callable[[RunId], Usage | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        usage_of: Callable[[RunId], Usage | None],
+        now_ms: Callable[[], int],
+    ) -> None:
         self._store = store
         self._usage_of = usage_of
+        self._now_ms = now_ms
         self._shapes: dict[ShapeId, Shape] = {}
 
     def rows(self, wanted: WorkloadFilter, *, count: bool = False) -> models.Rows:
@@ -56,7 +62,8 @@ class Pages:
         seq = self._store.seq()
         found = [row.workload for row in self._store.workloads(wanted)]
         waits = self._waits_of(found)
-        items = [self._row(workload, waits) for workload in found]
+        places = self._places_of(found)
+        items = [self._row(workload, waits, places) for workload in found]
         full = wanted.limit and len(found) == wanted.limit
         return models.Rows(
             items=items,
@@ -67,10 +74,15 @@ class Pages:
 
     def row(self, workload: Workload) -> models.Row:
         """One line of a list."""
-        return self._row(workload, self._waits_of([workload]))
+        return self._row(workload, self._waits_of([workload]), self._places_of([workload]))
 
-    def _row(self, workload: Workload, waits: Mapping[ShapeId, Wait]) -> models.Row:
-        reasons = _reasons(waits.get(workload.shape))
+    def _row(
+        self,
+        workload: Workload,
+        waits: Mapping[ShapeId, Wait],
+        places: Mapping[str, views.Place],
+    ) -> models.Row:
+        reasons = self._why(workload, waits.get(workload.shape), places)
         return views.row(workload, self.shape(workload.shape), reasons, self._sampled(workload))
 
     def _sampled(self, workload: Workload) -> Usage | None:
@@ -82,11 +94,12 @@ class Pages:
         seq = self._store.seq()
         shape = self.shape(workload.shape)
         wait = self._waits_of([workload]).get(workload.shape)
+        why = self._why(workload, wait, self._places_of([workload]))
         return models.Show(
-            **views.headline(workload, shape, _reasons(wait), told.usage),
+            **views.headline(workload, shape, why, told.usage),
             task=self._text(workload),
             runs=[views.run_view(run) for run in workload.runs],
-            reasons=views.reasons_of(workload, _reasons(wait), self._ahead(workload)),
+            reasons=views.reasons_of(workload, why, self._ahead(workload)),
             decision=self._decision_id(workload, wait),
             shape=msgspec.to_builtins(shape) if shape else None,
             policies=_plain(workload.policies),
@@ -116,7 +129,11 @@ class Pages:
             phase=workload.phase,
             run=run.number if run else newest if not wait else None,
             decision=view,
-            reasons=views.reasons_of(workload, _reasons(wait), self._ahead(workload)),
+            reasons=views.reasons_of(
+                workload,
+                self._why(workload, wait, self._places_of([workload])),
+                self._ahead(workload),
+            ),
             position=self._position(workload),
             seq=seq,
         )
@@ -157,6 +174,21 @@ class Pages:
         found = {shape: self._store.waits(shape) for shape in shapes}
         return {shape: wait for shape, wait in found.items() if wait is not None}
 
+    def _places_of(self, workloads: Iterable[Workload]) -> dict[str, views.Place]:
+        """All clusters, if one of these has a run."""
+        if not any(workload.live_run is not None for workload in workloads):
+            return {}
+        found = self._store.clusters()
+        return {cluster.name: views.Place(cluster, at_ms) for cluster, at_ms in found}
+
+    def _why(
+        self, workload: Workload, wait: Wait | None, places: Mapping[str, views.Place]
+    ) -> tuple[Reason, ...]:
+        """What a waiting one waits for, or why nothing is heard of one that has a run."""
+        if workload.live_run is not None:
+            return views.out_of_reach(workload, places, self._now_ms())
+        return wait.reasons if wait else ()
+
     def _decision_id(self, workload: Workload, wait: Wait | None) -> str | None:
         if workload.phase == "Pending" and wait is not None:
             return wait.decision
@@ -196,10 +228,6 @@ class Pages:
 def _cursor(wanted: WorkloadFilter, last: Workload) -> str:
     """Where the next page begins; `after_of` reads it."""
     return f"{last.priority},{last.order}" if wanted.sort == "line" else str(last.order)
-
-
-def _reasons(wait: Wait | None) -> tuple[Reason, ...]:
-    return wait.reasons if wait else ()
 
 
 def _plain(value: msgspec.Struct) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class Services:
         self.engine = engine
         self.clock = clock
         self.feed = Feed(engine, store.records_page, store.seq())
-        self.pages = Pages(store, engine.usage)
+        self.pages = Pages(store, engine.usage, clock.now_ms)
         self.tails = Tails(self.driver)
         self.gate = Gate()
         self._keys = Keys(store.blobs)

@@ -1,7 +1,7 @@
 """Renders stored nouns as the API's models: pure, so that each sentence can be tested."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,14 @@ from stellwerk.core.place.amounts import amount
 from stellwerk.core.place.room import NodeRoom, gpu_name
 from stellwerk.server import fleet_models, models
 from stellwerk.server.telemetry_views import usage_view
+
+
+class Place(NamedTuple):
+    """A cluster, and since when it is as it is."""
+
+    cluster: Cluster
+    since_ms: int
+
 
 Allocations = Iterable[tuple[str, Allocation]]
 """What runs hold, by run id."""
@@ -95,7 +103,10 @@ def row(
 
 
 def reasons_of(workload: Workload, waits: Iterable[Reason], ahead: int = 0) -> list[RenderedReason]:
-    """Why it waits, why it goes back, or why it ended; a waiting one always has a reason."""
+    """Why it waits, goes back, can't be followed or has ended; a waiting one always has a reason.
+
+    `waits` are what its shape waits for, or why nothing is heard of its run.
+    """
     own = workload.reasons
     if workload.phase in ENDED:
         return rendered(own)
@@ -106,7 +117,31 @@ def reasons_of(workload: Workload, waits: Iterable[Reason], ahead: int = 0) -> l
         if ahead:
             found.append(Reason("behind", {"ahead": ahead, "queue": workload.queue}))
         return rendered(found if any(found) else [Reason("not_planned")])
-    return rendered(own)
+    return [*rendered(waits), *rendered(own)]
+
+
+def out_of_reach(
+    workload: Workload, places: Mapping[str, Place], now_ms: int
+) -> tuple[Reason, ...]:
+    """That the machine of its run doesn't answer, since when, and what it says instead."""
+    run = workload.live_run
+    place = places.get(run.allocation.cluster) if run is not None else None
+    if run is None or place is None:
+        return ()
+    held = node_names(run.allocation)
+    silent = [
+        node for node in place.cluster.nodes if node.name in held and node.state == "unreachable"
+    ]
+    if not silent:
+        return ()
+    since_ms = max(place.since_ms, run.planned_ms)
+    params = {
+        "cluster": place.cluster.name,
+        "for_ms": max(0, now_ms - since_ms),
+        "since_ms": since_ms,
+        **({"note": silent[0].note} if silent[0].note else {}),
+    }
+    return (Reason("out_of_reach", params),)
 
 
 def exit_code(end: RunEnd) -> int | None:

@@ -39,6 +39,7 @@ SAMPLE: dict[str, str | int] = {
     "exit_code": 3,
     "failure": "exit_code",
     "file": "data/train.csv",
+    "for_ms": 120_000,
     "free": "2",
     "held": "300 GB",
     "idle_ms": 3_600_000,

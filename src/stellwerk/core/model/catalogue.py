@@ -162,6 +162,16 @@ OF_NODES = {
     ),
 }
 
+OF_PLACES = {
+    "out_of_reach": Entry(
+        "unknown",
+        "cluster owner",
+        "{cluster} has been out of reach for {for_ms}[: {note}]",
+        "nothing is lost: it is followed again as soon as {cluster} answers; `stw doctor` looks "
+        "for the cause, `stw lost` gives up a run whose machine won't come back",
+    ),
+}
+
 REFUSALS = {
     "already_over": Entry(
         "ended", "you", "it is already over", "`stw show` tells how; `stw rerun` starts it again"
@@ -180,7 +190,15 @@ REFUSALS = {
     ),
 }
 
-CATALOGUE: dict[str, Entry] = {**WAITING, **GOING_BACK, **ENDED, **OF_NODES, **REFUSALS, **OF_DATA}
+CATALOGUE: dict[str, Entry] = {
+    **WAITING,
+    **GOING_BACK,
+    **ENDED,
+    **OF_NODES,
+    **OF_PLACES,
+    **REFUSALS,
+    **OF_DATA,
+}
 
 WHY_STOPPED = {
     "cancel": "it was cancelled",
