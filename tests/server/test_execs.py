@@ -209,7 +209,7 @@ def test_what_doesnt_run_says_what_to_do(reached: Stage) -> None:
         "`stw logs job` shows what it printed; `stw rerun job` runs it again",
     )  # fmt: skip
     assert isinstance(error, ApiError)
-    assert (error.status, error.exit_code) == (409, 125)
+    assert (error.status, error.exit_code) == (409, 1)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ TABLE: dict[str, Rule] = {
     "auth/token": Rule(401, 4, "Not allowed without the token"),
     "phase/": Rule(409, 1, "It can't be done to it now"),
     "key/": Rule(409, 2, "The key belongs to another request"),
-    "exec/": Rule(409, 125, "Nothing can be run inside of it now"),
+    "exec/": Rule(409, 1, "Nothing can be run inside of it now"),
     "changed/": Rule(409, 5, "The world has changed"),
     "plan/": Rule(409, 5, "The plan isn't true any more"),
     "config/": Rule(500, 2, "The settings aren't right"),

@@ -44,12 +44,10 @@ class _CommandOfACommand(click.Command):
 @click.command(
     "exec",
     cls=_CommandOfACommand,
-    epilog="""Examples:
-
-    \b
-      stw exec digits -- nvidia-smi
-      stw exec -it digits -- python
-      tar c src | stw exec -i digits -- tar x
+    epilog="""\b
+    Example: stw exec digits -- nvidia-smi
+             stw exec -it digits -- python
+             tar c src | stw exec -i digits -- tar x
     """,
 )
 @click.argument("name", shell_complete=complete_live)

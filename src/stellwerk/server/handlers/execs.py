@@ -6,6 +6,7 @@ the server passes bytes on and reads none of them. Where either side ends, so do
 
 import asyncio
 import contextlib
+import logging
 from typing import Annotated, Any
 
 from litestar import Request, Response, post
@@ -18,6 +19,8 @@ from stellwerk.core.model.workload import ENDED, WAITING, Run, Workload
 from stellwerk.drivers.base import DriverError, ExecOrder, ExecSession, Executes
 from stellwerk.server.patience import TAKES_ITS_TIME
 from stellwerk.server.services import Given, Services
+
+logger = logging.getLogger("stellwerk.server")
 
 MEDIA_TYPE = "application/vnd.stellwerk.exec"
 
@@ -99,7 +102,11 @@ async def _hear(session: ExecSession, receive: Receive) -> None:
     opt={TAKES_ITS_TIME: True},
 )
 async def exec_in_run(
-    ref: FromPath[str], services: Given, run: RunNumber = 0, rank: Rank = 0
+    ref: FromPath[str],
+    request: Request[Any, Any, Any],
+    services: Given,
+    run: RunNumber = 0,
+    rank: Rank = 0,
 ) -> Conversation:
     """Body and answer are streams of frames that go on at the same time: what to run, its input and
     output, and how it ended (`docs/runtime.md`). The command ends when the caller hangs up, and
@@ -118,6 +125,8 @@ async def exec_in_run(
         session = await driver.exec(ExecOrder(chosen.id, rank))
     except DriverError as error:
         raise _in_words(error, workload, chosen, rank) from error
+    # Not what is run: a command line may hold what belongs into no log.
+    logger.info("%s runs a command inside of %s", request.scope["state"]["actor"], chosen.id)
     return Conversation(services, session)
 
 
