@@ -20,6 +20,7 @@ from stellwerk.drivers.base import Driver, StartOrder
 from stellwerk.drivers.local.driver import LocalDriver
 from stellwerk.testing.builders import an_order
 from stellwerk.testing.driver_session import Program, Session
+from tests.processes import wait_gone
 
 STEP_S = 0.01
 
@@ -131,15 +132,9 @@ def end_process(pid: int) -> None:
     """Ends an agent, ours or one that is nobody's child any more."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    for _ in range(500):
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(STEP_S)
-    raise AssertionError(f"agent {pid} didn't end")
+    wait_gone(pid)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
 
 
 def play(machine: Machine, scene: Callable[[Session], Awaitable[None]]) -> None:

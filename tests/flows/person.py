@@ -6,9 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from stellwerk.client.api import Client
+from stellwerk.client.connection import UnreachableError, answers
+from tests.processes import wait_gone
+
+__all__ = ["Person", "pids", "wait_gone"]
 
 
 class Person:
@@ -85,30 +92,59 @@ class Person:
         os.kill(pid, signal.SIGKILL)
         wait_gone(pid)
 
+    def client(self) -> Client:
+        """A client of the server that runs; one is started where none does."""
+        if (beacon := self._beacon()) is None or not answers(beacon):
+            self.stw("server", "start")
+            beacon = self._beacon()
+        assert beacon is not None, self.server_log()
+        return Client(beacon, start=False)
+
+    def _beacon(self) -> str | None:
+        with suppress(FileNotFoundError):
+            return str(json.loads((self.state / "server.json").read_text())["socket"])
+        return None
+
     def phases(self) -> dict[str, str]:
         """The phase of every workload by name."""
         return {row["name"]: row["phase"] for row in self.json("ps", "-A")}
 
     def until(self, phases: dict[str, str], timeout_s: float = 30) -> None:
         """Waits until these workloads have these phases."""
+
+        def have_them(client: Client) -> bool:
+            seen.update((row.name, row.phase) for row in client.list(all=True))
+            return all(seen.get(name) == phase for name, phase in phases.items())
+
+        seen: dict[str, str] = {}
+        self.wait(have_them, lambda: f"{seen}, not {phases}", timeout_s)
+
+    def wait(
+        self, holds: Callable[[Client], object], seen: Callable[[], object], timeout_s: float = 30
+    ) -> None:
+        """Waits until something holds, asking over the socket: a new process for each look would
+        take the machine from the jobs that are waited for.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
-            seen = self.phases()
-            if all(seen.get(name) == phase for name, phase in phases.items()):
+            # A server that was killed may take a connection and break it while it goes.
+            with suppress(UnreachableError), self.client() as client:
+                while not holds(client):
+                    assert time.monotonic() < deadline, f"{seen()}\n{self.server_log()}"
+                    time.sleep(0.02)
                 return
-            assert time.monotonic() < deadline, f"{seen}, not {phases}\n{self.server_log()}"
-            time.sleep(0.05)
+            assert time.monotonic() < deadline, f"no server stays\n{self.server_log()}"
+            time.sleep(0.02)
 
     def leave(self) -> None:
         """Ends every process that has this state folder in its environment or command line."""
         for _ in range(3):
             found = [pid for pid in pids() if self._is_ours(pid)]
-            if not found:
-                return
             for pid in found:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(0.1)
+            for pid in found:
+                wait_gone(pid)
 
     def _is_ours(self, pid: int) -> bool:
         mark = str(self.folder).encode()
@@ -122,17 +158,3 @@ class Person:
 def pids() -> list[int]:
     """All processes of the machine."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def wait_gone(pid: int, timeout_s: float = 10) -> None:
-    """Waits until a process is gone, or a zombie that nobody here may reap."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"process {pid} is still there")

@@ -133,9 +133,8 @@ def test_a_database_that_is_gone_or_older(person: Person) -> None:
     person.stw("run", person.task("true", name="before"))
     person.stw("server", "stop")
     shutil.copy(store, copy)
-    for name in ("after", "later"):
-        person.stw("run", person.task("true", name=name))
-        person.stw("server", "stop")
+    person.stw("run", person.task("true", name="after"))
+    person.stw("server", "stop")
     for lose in (os.unlink, _empty):
         lose(store)
         refused = person.stw("ps", "-A", code=6)

@@ -218,7 +218,7 @@ def test_without_namespaces_only_the_work_directory_has_mounts(person: Person) -
     image that no tool could get.
     """
     person.env["STELLWERK_NO_NAMESPACES"] = "1"
-    person.env["PATH"] = str(few_programs(person.folder / "bin"))
+    person.env["STELLWERK_PATH"] = str(few_programs(person.folder / "bin"))
     person.write("a.txt", "a\n")
     inside = person.task(
         "cat conf/a.txt; ls -d ckpt; echo kept > ckpt/step; pwd",
@@ -273,7 +273,7 @@ def test_a_task_runs_in_an_image(person: Person) -> None:
     stand_in(tools)
     (person.desk / "code").mkdir()
     (person.desk / "code" / "main.sh").write_text("cat /etc/in-image /opt/tool /ckpt/step\n")
-    person.env["PATH"] = f"{tools}:{person.env['PATH']}"
+    person.env["STELLWERK_PATH"] = f"{tools}:{person.env['PATH']}"
     more = (
         f"workdir: code\nresources: {{image_id: 'docker:{NAME}'}}\n"
         "file_mounts: {/ckpt: {name: ckpts}}\n"

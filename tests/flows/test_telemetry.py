@@ -2,13 +2,14 @@
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from stellwerk.client.api import Client
 from tests.flows.person import Person
 
 RULES = "resources: {{labels: {{stellwerk/abort-when: '{}', stellwerk/checkpoint-grace: 1s}}}}\n"
@@ -18,16 +19,26 @@ WRITES = """write() {{ echo "{{\\"step\\": $1, \\"name\\": \\"loss\\", \\"value\
 
 def eventually(person: Person, name: str, holds: Callable[[Any], bool]) -> Any:
     """A workload's page as soon as something holds of it."""
-    deadline = time.monotonic() + 25
-    while not holds(page := person.json("show", name)):
-        assert time.monotonic() < deadline, page
-        time.sleep(0.1)
-    return page
+    page: Any = None
+
+    def looks(client: Client) -> bool:
+        nonlocal page
+        page = msgspec.to_builtins(client.get(name))
+        return holds(page)
+
+    person.wait(looks, lambda: page)
+    return person.json("show", name)
+
+
+def until_there(path: Path) -> str:
+    """A command that waits for a file, but not for ever."""
+    return f"for _ in $(seq 1200); do [ ! -e {path} ] || break; sleep 0.05; done"
 
 
 def test_metrics_and_use_are_shown_while_it_runs_and_after(person: Person) -> None:
     """A killed server reads the file again; of an ended run the peaks are left."""
-    script = WRITES.format("for i in 1 2 3; do write $i 0.$i; done") + "\nsleep 6"
+    go = person.desk / "go"
+    script = WRITES.format("for i in 1 2 3; do write $i 0.$i; done") + f"\n{until_there(go)}"
     person.stw("run", person.task(script, name="train"), "-d")
     page = eventually(person, "train", lambda page: page["metrics"] and page["usage"])
     loss = page["metrics"]["loss"]
@@ -45,6 +56,7 @@ def test_metrics_and_use_are_shown_while_it_runs_and_after(person: Person) -> No
     assert "MiB" in wide[1]
     person.kill_server()
     assert person.json("show", "train")["metrics"]["loss"]["n"] == 3
+    go.touch()
     person.until({"train": "Succeeded"})
     person.kill_server()
     page = person.json("show", "train")
@@ -75,7 +87,8 @@ def test_without_a_rule_it_goes_on_and_is_marked(colleague: Person) -> None:
     """Whoever looks sees that a value wasn't a number."""
     nan = WRITES.format("{ write 1 2; write 2 NaN; write 3 1; }")
     colleague.stw("run", colleague.task(nan, name="marked"))
-    assert colleague.json("show", "marked")["metrics"]["loss"]["not_finite"] == 1
+    page = eventually(colleague, "marked", lambda page: "loss" in page["metrics"])
+    assert page["metrics"]["loss"]["not_finite"] == 1
     assert "1 (1 not finite)" in colleague.stw("show", "marked").stdout
 
 
@@ -84,11 +97,15 @@ def test_a_run_that_gets_nowhere_is_ended(colleague: Person) -> None:
     stuck = colleague.task(
         WRITES.format("write 1 2") + "\nsleep 40", name="stuck", more=RULES.format("no-progress 3s")
     )
-    moving = WRITES.format("for i in $(seq 12); do write $i 1; sleep 0.6; done")
+    go = colleague.desk / "moved-long-enough"
+    moving = WRITES.format(f"until [ -e {go} ]; do write $((++i)) 1; sleep 0.5; done")
     moves = colleague.task(moving, name="moves", more=RULES.format("no-progress 3s"))
-    colleague.stw("run", stuck, "-d")
     colleague.stw("run", moves, "-d")
-    colleague.until({"stuck": "Failed", "moves": "Succeeded"})
+    colleague.until({"moves": "Running"})
+    colleague.stw("run", stuck, "-d")
+    colleague.until({"stuck": "Failed"})
+    go.touch()
+    colleague.until({"moves": "Succeeded"})
     (reason,) = colleague.json("show", "stuck")["reasons"]
     assert reason["code"] == "aborted_no_progress"
     assert reason["sentence"].endswith("nothing moved for 3 s; the last step was 1")
@@ -104,12 +121,15 @@ def test_a_gpu_that_rests_ends_the_run(person: Person) -> None:
         "STELLWERK_NVML_LIBRARY": library,
         "STAND_IN_PID_FILE": pid,
         "STAND_IN_BUSY": "0",
+        "STELLWERK_KEEP_ENV": "STAND_IN_PID_FILE,STAND_IN_BUSY",
     }
     asks = RULES.format("gpu-idle 4s").replace("{labels", "{accelerators: 'RTX:1', labels")
     asks = asks.replace("RTX:1", "24GB+:1")
     task = person.task(f"echo $$ > {pid}; sleep 60", name="idle", more=asks)
     person.stw("run", task, "-d")
-    page = eventually(person, "idle", lambda page: page["usage"])
+    page = eventually(
+        person, "idle", lambda page: page["usage"] and page["usage"]["gpu_memory_bytes"]
+    )
     assert page["usage"]["gpu_memory_bytes"] == 256 * 2**20
     assert page["usage"]["gpu_busy_percent"] == 0
     assert "GPU memory 256 MiB" in person.stw("show", "idle").stdout

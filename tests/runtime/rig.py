@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stellwerk.runtime import bundle
+from tests.processes import is_alive
 
 JSONObject = dict[str, Any]
 WAIT_S = 15.0
@@ -275,15 +276,6 @@ def a_rig_of_nobody() -> Iterator[Rig]:
         yield rig
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process runs (a zombie doesn't)."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
-
-
 def processes_of(run: str) -> list[int]:
     """Living processes with the marker of a run."""
     marker = f"STELLWERK_RUN_ID={run}".encode()
@@ -297,6 +289,11 @@ def processes_of(run: str) -> list[int]:
             if marker in environ.split(b"\0") and is_alive(int(entry)):
                 found.append(int(entry))
     return found
+
+
+def until_there(path: Path) -> str:
+    """Bash text that waits for a file, but not for ever."""
+    return f"for _ in $(seq 600); do [ ! -e {path} ] || break; sleep 0.1; done"
 
 
 TRAINER = f"""

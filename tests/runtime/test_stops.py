@@ -4,7 +4,8 @@ import os
 import time
 from pathlib import Path
 
-from tests.runtime.rig import PYTHON, TRAINER, Rig, is_alive, processes_of
+from tests.processes import is_alive
+from tests.runtime.rig import PYTHON, TRAINER, Rig, processes_of
 
 
 def stop(rig: Rig, run: str, why: str = "preempt", **fields: object) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import wait_gone
 from tests.server.stage import Answer, UnixConnection, ask
 
 PATIENCE_S = 30.0
@@ -87,7 +88,7 @@ class Home:
             os.kill(agent, signal.SIGTERM)
         except (FileNotFoundError, ProcessLookupError):
             return
-        until(lambda: not Path(f"/proc/{agent}").exists(), "the agent ends")
+        wait_gone(agent)
 
 
 @pytest.fixture

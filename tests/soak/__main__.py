@@ -16,7 +16,8 @@ from pathlib import Path
 
 from stellwerk.client import Client
 from stellwerk.config import load
-from tests.flows.person import Person, wait_gone
+from tests.flows.person import Person
+from tests.processes import wait_gone
 from tests.soak import checks
 from tests.soak.crowd import Crowd
 from tests.soak.killer import Killer

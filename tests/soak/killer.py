@@ -9,7 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.flows.person import Person, pids, wait_gone
+from tests.flows.person import Person, pids
+from tests.processes import wait_gone
 
 SERVER = b"-m\0stellwerk.server"
 AGENT_EVERY = 12

@@ -1,0 +1,27 @@
+"""Looks at processes as the kernel sees them: a zombie that nobody reaps has ended all the same.
+
+What a test has started may become the child of process 1, which takes a second to reap it on some
+machines, and never does on others.
+"""
+
+import time
+from pathlib import Path
+
+PATIENCE_S = 15.0
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs (a zombie doesn't)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
+
+def wait_gone(pid: int, timeout_s: float = PATIENCE_S) -> None:
+    """Waits until a process runs no more."""
+    deadline = time.monotonic() + timeout_s
+    while is_alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.005)
