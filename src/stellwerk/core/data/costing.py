@@ -197,4 +197,5 @@ def _scaled(seconds: float | None, speed: float) -> float | None:
     """A span of a machine of speed 1 on one of this speed; None for what isn't a number."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return None
-    return seconds / speed if math.isfinite(speed) and speed > 0 else None
+    scaled = seconds / speed if math.isfinite(speed) and speed > 0 else math.inf
+    return scaled if math.isfinite(scaled) else None

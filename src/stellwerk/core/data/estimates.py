@@ -186,7 +186,7 @@ def _assembled(
     def told(
         value: float | None, unit: Unit, age_ms: int | None, *, moved: bool = True
     ) -> Estimate:
-        if value is None or (moved and no_way):
+        if value is None or not math.isfinite(value) or (moved and no_way):
             return Estimate(None, unit, "unknown")
         return Estimate(value, unit, basis if moved else "known", age_ms)
 

@@ -4,6 +4,7 @@ What is unknown never beats what is known. Ties go to the other of finish and co
 then to the name.
 """
 
+import math
 from collections.abc import Iterable
 
 from stellwerk.core.model.estimates import ClusterEstimate, Estimate, JobProfile
@@ -91,9 +92,10 @@ def weighted_of(cost: Estimate, finish: Estimate, usd_per_hour: float) -> Estima
     """Money plus what an hour until the end is worth."""
     if cost.value is None or finish.value is None:
         return Estimate(None, "usd", "unknown")
+    value = cost.value + usd_per_hour * finish.value / 3600
     ages = [age for age in (cost.age_ms, finish.age_ms) if age is not None]
     return Estimate(
-        cost.value + usd_per_hour * finish.value / 3600,
+        value if math.isfinite(value) else None,
         "usd",
         "expected" if "expected" in {cost.basis, finish.basis} else cost.basis,
         max(ages, default=None),

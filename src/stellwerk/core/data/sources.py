@@ -17,6 +17,9 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.fleet import Data, Fleet, Link
 from stellwerk.core.model.reasons import Reason
 
+DEAREST = 1e9
+"""USD for a GB: beyond it a price is a slip of the hand."""
+
 
 class Need(Struct, frozen=True):
     """A data set of a job with what the catalogue says of its content, looked up once."""
@@ -97,13 +100,8 @@ class Grounds:
 
 
 def usable(link: Link) -> bool:
-    """Whether numbers can be made of a link: some bandwidth, a price that isn't below nothing."""
-    return (
-        math.isfinite(link.bits_per_s)
-        and link.bits_per_s > 0
-        and math.isfinite(link.usd_per_gb)
-        and link.usd_per_gb >= 0
-    )
+    """Whether numbers can be made of a link: some bandwidth, a price that is one."""
+    return 1 <= link.bits_per_s < math.inf and 0 <= link.usd_per_gb <= DEAREST
 
 
 def broken_rule(cluster: Cluster, need: Need) -> Reason | None:
@@ -135,7 +133,7 @@ def _of_link(link: Link, need: Need) -> Reason | None:
 
 
 def _what_is_wrong(link: Link) -> str:
-    if not (math.isfinite(link.bits_per_s) and link.bits_per_s > 0):
+    if not 1 <= link.bits_per_s < math.inf:
         return f"its bandwidth is {link.bits_per_s:g} bit/s"
     return f"its price is {link.usd_per_gb:g} USD per GB"
 
