@@ -176,3 +176,25 @@ def test_a_key_of_another_command_is_refused(stage: Stage) -> None:
     answer = stage.ask("POST", "/v1/workloads/b/cancel", {}, key)
     assert (answer.status, answer.json["code"]) == (409, "key/other-content")
     assert stage.phase("b") == "Held"
+
+
+def test_a_queue_that_is_not_there_is_named(real: Stage) -> None:
+    """With the one that was meant; nothing waits where nobody looks."""
+    for queue, help in (("defualt", "did you mean `default`?"), ("night", "leave `queue` out")):
+        body = {"text": "run: x\n", "file": "a.yaml", "overrides": {"queue": queue}}
+        answer = real.post("/v1/workloads", body)
+        assert (answer.status, answer.json["code"], answer.json["exit"]) == (422, "submit/queue", 2)
+        [problem] = answer.json["problems"]
+        assert problem["message"] == f"there is no queue `{queue}`; there is only `default`"
+        assert (help in problem["help"], problem["file"]) == (True, "a.yaml")
+    assert real.post("/v1/workloads", {**body, "overrides": {"queue": "default"}}).status == 201
+
+
+def test_a_priority_is_a_number(real: Stage) -> None:
+    """However long; a class that nobody has made is told to count for nothing."""
+    text = "resources: {labels: {stellwerk/priority: '%s'}}\nrun: x\n"
+    answer = real.post("/v1/workloads", {"text": text % ("9" * 40), "file": "a.yaml"})
+    assert (answer.status, answer.json["code"]) == (422, "spec/value")
+    assert "from -1000 to 1000" in answer.json["detail"]
+    told = real.post("/v1/workloads", {"text": text % "high", "file": "a.yaml"}).json
+    assert [one["code"] for one in told["notices"]] == ["priority/no-class"]

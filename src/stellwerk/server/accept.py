@@ -10,7 +10,7 @@ from stellwerk.config import Settings, load
 from stellwerk.core.describe.commands import called
 from stellwerk.core.describe.places import targets
 from stellwerk.core.describe.support import missing_secrets
-from stellwerk.core.lower import Lowered, lower
+from stellwerk.core.lower import DEFAULT_QUEUE, Lowered, lower
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.errors import Notice, Problem, StellwerkError
@@ -58,7 +58,14 @@ class Accepted(msgspec.Struct, frozen=True, eq=False):
     @property
     def notices(self) -> tuple[Notice, ...]:
         """What the person should know."""
-        return (*self.read.notices, *self.mounted.notices)
+        return (*self.read.notices, *self.mounted.notices, *self._unknown_class())
+
+    def _unknown_class(self) -> list[Notice]:
+        name = self.read.task.priority_class
+        if not name:
+            return []
+        message = f"there is no priority class `{name}`, so its priority is {self.lowered.priority}"
+        return [Notice("priority/no-class", message, "write a number from -1000 to 1000")]
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -68,6 +75,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     known_secrets: Collection[str]
     missing_blobs: Callable[[Sequence[str]], Sequence[str]]
     settings: Callable[[], Settings] = load
+    queues: Sequence[str] = (DEFAULT_QUEUE,)
 
 
 def accept_all(items: Sequence[SubmitItem], read: ReadItem, around: Surroundings) -> list[Accepted]:
@@ -107,6 +115,7 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
     if targets(found.task):
         mounted = mount(found.task, item.mounts, around.settings(), problems)
     problems += _missing(item, found, around)
+    problems += queue_problems(lowered.queue, around.queues, item.file)
     problems += [
         Problem("place/never-fits", told.sentence, told.remedy, file=item.file)
         for told in map(render, never_fits(lowered.shape, list(around.clusters)))
@@ -162,6 +171,19 @@ def command_problems(item: SubmitItem) -> list[Problem]:
         help = "send the folder that the command is to run in"
         problems.append(Problem("request/invalid", message, help))
     return problems
+
+
+def queue_problems(queue: str, known: Sequence[str], file: str) -> list[Problem]:
+    """That there is no queue of that name: it would wait where nobody looks for it."""
+    if queue in known:
+        return []
+    from difflib import get_close_matches
+
+    close = get_close_matches(queue, known, 1)
+    there_are = f"is only `{known[0]}`" if len(known) == 1 else f"are {', '.join(known)}"
+    help = f"did you mean `{close[0]}`?" if close else "leave `queue` out, or name one of these"
+    message = f"there is no queue `{queue}`; there {there_are}"
+    return [Problem("submit/queue", message, help, file=file, path="queue")]
 
 
 def name_of(task: Task, item: SubmitItem) -> str:
