@@ -37,6 +37,7 @@ LOCK_FILES = (
 ABORT_KINDS = ("not-finite", "no-progress", "gpu-idle")
 _NEEDS_SPAN = ("no-progress", "gpu-idle")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 _CLASS = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
 _QUEUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
@@ -62,6 +63,10 @@ def priority(report: Report, node: Node, path: str) -> int | str | None:
         number = Node("scalar", node.line, node.column, int(written))
         value: int | None = integer(-1000, 1000)(report, number, path)
         return value
+    if _NUMBER.fullmatch(written):
+        message = f"`{path}` is a number of {len(written)} digits, it must be from -1000 to 1000"
+        report.problem("spec/value", node, path, message, "write a number from -1000 to 1000")
+        return None
     if _CLASS.fullmatch(written):
         return written
     message = f"`{written[:60]}` is neither a priority nor the name of a priority class"
