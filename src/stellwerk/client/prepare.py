@@ -180,8 +180,8 @@ def _task_in(text: str, name: str, wish: Wish, kind: Kind) -> Task:
     read = import_module("stellwerk.core.describe.tasks").read
     if kind == "sbatch":
         read = import_module("stellwerk.core.describe.sbatch").read_batch
-    task = read(text, file=name, env=wish.env, secrets=wish.secrets, overrides=wish.overrides).task
-    problems = import_module("stellwerk.core.describe.support").unsupported(task)
+    found = read(text, file=name, env=wish.env, secrets=wish.secrets, overrides=wish.overrides)
+    task, problems = found.task, found.refusals
     if problems or not isinstance(task, Task):
         raise SpecError([structs.replace(one, file=one.file or name) for one in problems])
     return task

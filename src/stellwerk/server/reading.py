@@ -3,7 +3,6 @@
 import msgspec
 
 from stellwerk.core.describe.sbatch import read_batch
-from stellwerk.core.describe.support import unsupported
 from stellwerk.core.describe.tasks import Reading, read, read_command
 from stellwerk.core.model.errors import Problem, SpecError
 from stellwerk.core.model.task import Dag, Task
@@ -17,7 +16,7 @@ def read_item(item: SubmitItem) -> Read:
     task = found.task
     problems = [
         msgspec.structs.replace(problem, file=problem.file or item.file)
-        for problem in unsupported(task)
+        for problem in found.refusals
     ]
     if isinstance(task, Task) and task.workdir and not item.snapshot:
         problems.append(

@@ -1,9 +1,12 @@
 """What can be read and not be run is refused in words; what can be run isn't."""
 
+from typing import Any
+
 import pytest
 
 from stellwerk.core.describe.support import TABLE, missing_secrets, unsupported
-from stellwerk.core.describe.tasks import read_tasks
+from stellwerk.core.describe.tasks import read, read_tasks
+from stellwerk.core.model.errors import SpecError
 from stellwerk.core.model.task import Task
 
 
@@ -87,3 +90,44 @@ def test_missing_secrets() -> None:
     (problem,) = missing_secrets(task, {"B"})
     assert (problem.code, problem.help) == ("secret/missing", "give it with `--secret A`")
     assert missing_secrets(task, ["A", "B"]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "place"),
+    [
+        ("workdir: {url: 1}\nrun: x", "git-workdir", (1, 1)),
+        ("event_callback: [x]\nrun: x", "event-callback", (1, 1)),
+        ("run: x\nconfig:\n  hooks: [{run: 1}]", "hooks", (3, 3)),
+        ("run: x\nservice: {readiness_probe: health}", "service", (2, 1)),
+        ("run: x\npool: {wrokers: 1}", "pool", (2, 1)),
+        ("run: x\nvolumes: {/data: 1}", "volumes", (2, 1)),
+        ("run: x\nresources:\n  image_id: 1", "image", (3, 3)),
+        ("run: x\nresources: {labels: {stellwerk/launcher: mpx}}", "launcher", (2, 22)),
+        ("run: x\nresources: {labels: {stellwerk/move-after: 1}}", "move-after", (2, 22)),
+    ],
+)
+def test_a_refusal_is_told_with_the_faults_of_what_is_refused(
+    text: str, code: str, place: tuple[int, int]
+) -> None:
+    """Nobody has to mend first what can't be run anyway; its key is the place."""
+    with pytest.raises(SpecError) as caught:
+        read(text, file="f.yaml")
+    [refusal] = [one for one in caught.value.problems if one.code.startswith("unsupported/")]
+    assert (refusal.code, refusal.line, refusal.column) == (f"unsupported/{code}", *place)
+    assert len(caught.value.problems) > 1
+
+
+def test_a_refused_target_is_named() -> None:
+    """Among several the one that it is about."""
+    found = read("run: x\nfile_mounts: {/data: /tmp, /proc/x: /tmp, ~/../x: /tmp}").refusals
+    assert [one.message for one in found] == [
+        "nothing of a job's own can be put at `/proc/x`, `~/../x`"
+    ]
+    assert (found[0].line, found[0].column) == (2, 1)
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.code)
+def test_every_refusal_says_what_to_do_instead(line: Any) -> None:
+    """In a sentence that begins with a verb, and names something to write, call or remove."""
+    first = line.help.split()[0]
+    assert first in {"add", "remove", "clone", "use", "give", "name", "log", "write"}

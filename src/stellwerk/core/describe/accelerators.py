@@ -18,6 +18,9 @@ from stellwerk.core.model.devices import (
 from stellwerk.core.model.quantity import BadQuantity
 
 MOST_KINDS = 100
+MOST_ALONE = 1024
+"""A number up to this is a count without a kind; a larger one may be a name: `4090`."""
+
 Accelerator = NamedAccelerator | AcceleratorSelector
 
 
@@ -40,9 +43,18 @@ def accelerators(report: Report, node: Node, path: str) -> Wish | None:
         return _of_list(report, node, path)
     if node.kind == "map":
         return _of_map(report, node, path)
-    remedy = f'write "{node.value}" in quotes if this is its name' if node.value else ""
-    expected(report, node, path, "a name, a list or a map of names", remedy or ACCELERATOR_HELP)
+    if isinstance(node.value, int) and not isinstance(node.value, bool):
+        _only_a_number(report, node, path, node.as_text())
+    else:
+        expected(report, node, path, "a name, a list or a map of names", ACCELERATOR_HELP)
     return None
+
+
+def _only_a_number(report: Report, node: Node, path: str, written: str) -> None:
+    count = written if written.isdigit() and int(written) > 0 else "1"
+    remedy = f"write `A100:{count}`, or, for any kind with enough memory, `8GB+:{count}`"
+    message = f"`{path}` takes a kind of accelerator, not `{written[:60]}` alone"
+    report.problem("spec/accelerator", node, path, message, remedy)
 
 
 def one_accelerator(report: Report, node: Node, path: str) -> Wish | None:
@@ -104,6 +116,9 @@ def _check_some(report: Report, node: Node, path: str) -> None:
 
 
 def _one(report: Report, node: Node, path: str, written: str) -> Accelerator | None:
+    if written.strip().isdigit() and int(written) <= MOST_ALONE:
+        _only_a_number(report, node, path, written.strip())
+        return None
     found = parse_accelerator(written)
     if isinstance(found, BadQuantity):
         report.problem("spec/accelerator", node, path, found.message, found.help)

@@ -11,15 +11,17 @@ from typing import Any
 
 from stellwerk.core.describe.fields import (
     Reader,
+    did_you_mean,
     duration,
+    expected,
     filled_text,
     integer,
     one_of,
-    size,
+    text,
     unknown_field,
 )
 from stellwerk.core.describe.nodes import Node, Report
-from stellwerk.core.model.quantity import SECOND_MS, BadQuantity, parse_duration
+from stellwerk.core.model.quantity import SECOND_MS, BadQuantity, parse_duration, parse_size
 from stellwerk.core.model.task import AbortRule, NoticeSignal
 
 PREFIX = "stellwerk/"
@@ -45,15 +47,25 @@ _QUEUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 def span(report: Report, node: Node, path: str) -> int | None:
     """A time span that says its unit and is more than nothing."""
     written = str(node.value).strip()
-    if _WHOLE.fullmatch(written):
+    if _WHOLE.fullmatch(written) and int(written) > 0:
         remedy = f"write `{written}m` for minutes, `{written}h` for hours"
         report.problem("spec/value", node, path, f"`{path}: {written}` has no unit", remedy)
         return None
     value: int | None = duration()(report, node, path)
-    if value == 0:
-        report.problem("spec/value", node, path, f"`{path}` must be more than 0")
+    if value is not None and value <= 0:
+        remedy = "leave it out, or write a time such as `2h`"
+        report.problem("spec/value", node, path, f"`{path}` must be more than 0", remedy)
         return None
     return value
+
+
+def gpu_memory(report: Report, node: Node, path: str) -> int | None:
+    """A size with a unit, or in GiB."""
+    found = parse_size(str(node.value))
+    if isinstance(found, BadQuantity):
+        report.problem("spec/value", node, path, f"`{path}`: {found.message}", "write `12Gi`")
+        return None
+    return found
 
 
 def priority(report: Report, node: Node, path: str) -> int | str | None:
@@ -155,7 +167,7 @@ def _rule(words: list[str], kind: Any) -> AbortRule | str:
 EXTRAS: dict[str, Reader] = {
     "priority": priority,
     "queue": queue,
-    "gpu-memory": size,
+    "gpu-memory": gpu_memory,
     "time-limit": span,
     "checkpoint-grace": span,
     "launcher": one_of(LAUNCHERS),
@@ -168,6 +180,33 @@ EXTRAS: dict[str, Reader] = {
 }
 
 
+def labels(report: Report, node: Node, path: str) -> dict[str, str] | None:
+    """A reader of labels, whose values are text; of an extra it is said at once what it may be."""
+    if node.kind != "map":
+        expected(report, node, path, "a map of keys and values")
+        return None
+    found: dict[str, str] = {}
+    for entry in node.entries:
+        where = f"{path}.{entry.key}"
+        reader = EXTRAS.get(entry.key.removeprefix(PREFIX))
+        if entry.value.text is not None:
+            found[entry.key] = entry.value.text
+        elif reader is None or not entry.key.startswith(PREFIX) or entry.value.kind != "scalar":
+            text(report, entry.value, where)
+        else:
+            before = len(report.problems)
+            reader(report, entry.value.quoted(), where)
+            if len(report.problems) == before:
+                text(report, entry.value, where)
+    return found
+
+
+def _is_nearly_ours(key: str, report: Report) -> bool:
+    """Whether a label that isn't ours is so only by a slip, as in `stellwek/queue`."""
+    looks_so = "/" in key and key[:2].lower() == PREFIX[:2] and not report.crowded
+    return looks_so and bool(did_you_mean(key, [PREFIX + extra for extra in EXTRAS], cutoff=0.85))
+
+
 def read_extras(report: Report, labels: list[Node]) -> dict[str, Any]:
     """What the labels say, by name; entries of `any_of` and `ordered` must agree."""
     values: dict[str, Any] = {}
@@ -175,11 +214,14 @@ def read_extras(report: Report, labels: list[Node]) -> dict[str, Any]:
     for node in labels:
         for entry in node.entries:
             name = entry.key.removeprefix(PREFIX)
+            path = f"resources.labels.{entry.key}"
+            known = [PREFIX + extra for extra in EXTRAS]
+            if name == entry.key and _is_nearly_ours(name, report):
+                unknown_field(report, entry.key_node, path, entry.key, known)
+                continue
             if name == entry.key or entry.value.text is None:
                 continue
-            path = f"resources.labels.{entry.key}"
             if name not in EXTRAS:
-                known = [PREFIX + extra for extra in EXTRAS]
                 unknown_field(report, entry.key_node, path, entry.key, known)
                 continue
             value = EXTRAS[name](report, entry.value, path)

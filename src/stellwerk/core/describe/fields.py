@@ -22,6 +22,7 @@ from stellwerk.core.model.quantity import (
 )
 
 _MOST_COMPARED = 500
+IN_QUOTES = "write it in quotes: "
 Reader = Callable[[Report, Node, str], Any]
 _N = TypeVar("_N", int, float)
 
@@ -79,7 +80,7 @@ def read_map(
             continue
         found.nodes[entry.key] = entry.value
         found.keys[entry.key] = entry.key_node
-        value = reader(report, entry.value, where)
+        value = read_value(reader, report, entry.value, where)
         if value is not None:
             found.values[entry.key] = value
     for name in required:
@@ -88,6 +89,24 @@ def read_map(
                 "spec/missing", node, f"{path}.{name}".lstrip("."), f"`{path}` needs `{name}`"
             )
     return found
+
+
+def read_value(reader: Reader, report: Report, node: Node, path: str) -> Any:
+    """What a reader makes of a value.
+
+    Where it wants a text, quotes are proposed only if the value would do in quotes: else what it
+    has against that is told at once.
+    """
+    before = len(report.problems)
+    value = reader(report, node, path)
+    if len(report.problems) > before and node.kind == "scalar" and node.text is None:
+        new = report.problems[before:]
+        if any(problem.help.startswith(IN_QUOTES) for problem in new):
+            aside = Report(report.file)
+            reader(aside, node.quoted(), path)
+            if aside.problems:
+                report.problems[before:] = aside.problems
+    return value
 
 
 def unknown_field(
@@ -126,7 +145,7 @@ def expected(report: Report, node: Node, path: str, what: str, remedy: str = "")
 def text(report: Report, node: Node, path: str) -> str | None:
     """A text; numbers and dates need quotes."""
     if node.text is None:
-        remedy = "" if node.kind != "scalar" else f'write it in quotes: "{node.value}"'
+        remedy = "" if node.kind != "scalar" else f'{IN_QUOTES}"{node.as_text()}"'
         expected(report, node, path, "text", remedy)
     return node.text
 
@@ -222,7 +241,9 @@ def list_of(reader: Reader) -> Reader:
         if node.kind != "list":
             expected(report, node, path, "a list")
             return None
-        values = (reader(report, item, f"{path}[{i}]") for i, item in enumerate(node.items))
+        values = (
+            read_value(reader, report, item, f"{path}[{i}]") for i, item in enumerate(node.items)
+        )
         return [value for value in values if value is not None]
 
     return read
@@ -235,7 +256,9 @@ def map_of(reader: Reader) -> Reader:
         if node.kind != "map":
             expected(report, node, path, "a map of keys and values")
             return None
-        values = ((e.key, reader(report, e.value, f"{path}.{e.key}")) for e in node.entries)
+        values = (
+            (e.key, read_value(reader, report, e.value, f"{path}.{e.key}")) for e in node.entries
+        )
         return {key: value for key, value in values if value is not None}
 
     return read

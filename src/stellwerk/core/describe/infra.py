@@ -77,7 +77,7 @@ def cloud(report: Report, node: Node, path: str) -> str | None:
     if isinstance(parsed, Where) and parsed.kind and not parsed.place:
         return parsed.kind
     if written is not None:
-        remedy = did_you_mean(written, (*KINDS, "k8s")) or HELP
+        remedy = did_you_mean(written, (*KINDS, "k8s")) or "use `infra` instead: " + HELP
         report.problem("spec/infra", node, path, f"`{written[:40]}` is no cloud", remedy)
     return None
 

@@ -116,7 +116,7 @@ def _read_storage(report: Report, node: Node, path: str) -> StorageMount | None:
             report.problem("spec/unknown-field", key_node, f"{path}.{key}", message, remedy)
 
     fields = {
-        "name": filled_text,
+        "name": _bucket_name,
         "source": _sources,
         "store": one_of(STORES),
         "persistent": boolean,
@@ -168,6 +168,15 @@ def _check_storage(report: Report, found: Found, path: str) -> None:
     if told:
         message = f"{told}; `sky` would refuse this"
         report.notice("spec/storage", found.place(key), path, message, remedy)
+
+
+def _bucket_name(report: Report, node: Node, path: str) -> str | None:
+    name = filled_text(report, node, path)
+    if name is None or name[0].isalnum() or not _BUCKET.fullmatch(f"a{name}"):
+        return name
+    message = f"`{name[:60]}` can't be the name of a bucket"
+    report.problem("spec/storage", node, path, message, "it begins with a letter or digit")
+    return None
 
 
 def _check_bucket(report: Report, found: Found, path: str, name: str) -> None:
@@ -252,7 +261,7 @@ def _read_volume(report: Report, node: Node, path: str) -> VolumeMount | None:
         "type": one_of(("k8s-pvc",)),
         "labels": map_of(text),
         "config": plain,
-        "host_path": text,
+        "host_path": _host_path,
         "mode": one_of(("ro", "rw"), keep_case=True),
     }
     found = read_map(report, node, path, fields)
@@ -276,13 +285,19 @@ def _read_volume(report: Report, node: Node, path: str) -> VolumeMount | None:
     )
 
 
+def _host_path(report: Report, node: Node, path: str) -> str | None:
+    written = text(report, node, path)
+    if written is None or (written.startswith("/") and written.strip("/")):
+        return written
+    message = f"`{written[:60]}` can't be a folder to bind"
+    remedy = "give an absolute path other than `/`"
+    report.problem("spec/volume", node, path, message, remedy)
+    return None
+
+
 def _check_volume_paths(report: Report, found: Found, path: str) -> None:
-    sub_path, host_path = found.get("sub_path"), found.get("host_path")
+    sub_path = found.get("sub_path")
     if sub_path is not None and (not _SUB_PATH.fullmatch(sub_path) or ".." in sub_path.split("/")):
         message = f"`{sub_path[:60]}` can't be a path inside of a volume"
         remedy = "a relative path of letters, digits, `.`, `_`, `-` and `/`, without `..`"
         report.problem("spec/volume", found.nodes["sub_path"], path, message, remedy)
-    if host_path is not None and (not host_path.startswith("/") or not host_path.strip("/")):
-        message = f"`{host_path[:60]}` can't be a folder to bind"
-        remedy = "write an absolute path other than `/`"
-        report.problem("spec/volume", found.nodes["host_path"], path, message, remedy)

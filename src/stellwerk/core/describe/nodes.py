@@ -33,12 +33,14 @@ class Entry:
 class Node:
     """A value with its place; lines and columns count from 1, offsets from 0.
 
-    `value` is the Python value of a scalar. `size` and `height` count an anchored value wherever
+    `value` is the Python value of a scalar, and `written` what stands there if that is no text
+    (else it isn't set). `size` and `height` count an anchored value wherever
     it is used, so they bound the work of anyone who walks the tree.
     """
 
     __slots__ = ("column", "end", "entries", "height", "items", "kind", "line", "size", "start",
-                 "value")  # fmt: skip
+                 "value", "written")  # fmt: skip
+    written: str
 
     def __init__(self, kind: Kind, line: int, column: int, value: Any = None) -> None:
         self.kind: Kind = kind
@@ -79,6 +81,16 @@ class Node:
             return self.value
         return str(self.value)
 
+    def as_text(self) -> str:
+        """What stands in the text for a scalar, or would."""
+        plain = str(self.value)
+        written: str = getattr(self, "written", "")
+        return written or (plain.lower() if isinstance(self.value, bool) else plain)
+
+    def quoted(self) -> Node:
+        """The same value, if it were written in quotes."""
+        return Node("scalar", self.line, self.column, self.as_text())
+
     def what(self) -> str:
         """What it is, for a sentence: `a list`, `a number`, `text`."""
         if self.kind != "scalar":
@@ -95,9 +107,7 @@ class Node:
         """The value of a scalar, shortened, in backticks; else what it is."""
         if self.kind != "scalar" or self.value is None:
             return self.what()
-        text = str(self.value).split("\n", 1)[0]
-        if isinstance(self.value, bool):
-            text = text.lower()
+        text = self.as_text().split("\n", 1)[0]
         return f"`{text if len(text) <= 60 else text[:57] + '…'}`"
 
 
@@ -130,13 +140,15 @@ class Report:
         self, code: str, node: Node | None, path: str, message: str, help: str = ""
     ) -> None:
         """Something is wrong at a node, or without one (or its line) with a flag named `path`."""
+        line, column = (node.line, node.column) if node else (0, 0)
+        self.add(Problem(code, message, help, self.file if line else "", line, column, path))
+
+    def add(self, problem: Problem) -> None:
+        """Something that was found wrong elsewhere."""
         if self.full:
             self.uncounted += 1
-            return
-        line, column = (node.line, node.column) if node else (0, 0)
-        self.problems.append(
-            Problem(code, message, help, self.file if line else "", line, column, path)
-        )
+        else:
+            self.problems.append(problem)
 
     def ignore(self, node: Node, path: str, message: str) -> None:
         """A key is accepted and has no effect here; of very many only the first are told."""

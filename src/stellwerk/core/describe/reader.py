@@ -231,7 +231,9 @@ class _Composer:
             tag = self.meaning(value, event.implicit)
         if tag == _STR:
             node.value = value
-        elif tag == f"{_TAG}null":
+            return node
+        node.written = value
+        if tag == f"{_TAG}null":
             node.value = None
         elif tag in _SCALARS:
             written = yaml.ScalarNode(event.tag or "", value)

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from stellwerk.core.describe.accelerators import Wish, accelerators, one_accelerator
+from stellwerk.core.describe.extras import labels
 from stellwerk.core.describe.fields import (
     Found,
     Reader,
     amount,
     boolean,
     expected,
+    filled_text,
     integer,
     list_of,
     map_of,
@@ -301,7 +303,7 @@ def _image_id(report: Report, node: Node, path: str) -> str | dict[str, str] | N
     if node.kind == "map":
         images: dict[str, str] | None = map_of(text)(report, node, path)
         return {key: image.strip() for key, image in images.items()} if images else None
-    image = text(report, node, path)
+    image = filled_text(report, node, path)
     return image.strip() if image else None
 
 
@@ -362,7 +364,7 @@ def _fields(wish: Reader) -> dict[str, Reader]:
         "local_disk": _local_disk,
         "max_hourly_cost": number(above=0),
         "ports": _ports,
-        "labels": map_of(text),
+        "labels": labels,
         "image_id": _image_id,
         "autostop": autostop,
         "job_recovery": job_recovery,

@@ -22,6 +22,7 @@ from stellwerk.core.describe.reader import acceptable
 from stellwerk.core.describe.sbatch_amounts import Amounts, read_amounts
 from stellwerk.core.describe.sbatch_options import OPTIONS, SHORT, Option
 from stellwerk.core.describe.sbatch_script import body_of
+from stellwerk.core.describe.support import unsupported
 from stellwerk.core.describe.tasks import Reading
 from stellwerk.core.model.task import Dag, JobRecovery, ResourceRequest, Task
 
@@ -71,7 +72,7 @@ def read_batch(
     changed: Task | Dag = apply_overrides(report, task, Overrides.of(overrides, name))
     report.finish()
     told = structs.replace(changed, ignored=tuple(report.ignored), notices=tuple(report.notices))
-    return Reading(told, (environment.secrets,), text)
+    return Reading(told, (environment.secrets,), text, tuple(unsupported(told)))
 
 
 def _task(
@@ -88,7 +89,7 @@ def _task(
         report.problem("spec/sbatch-shell", first, "", message, "only bash scripts can be run")
     if amounts.nodes > 1:
         message = "sbatch runs a script on the first node alone, a task runs on every node"
-        remedy = "write a task file with `num_nodes`, whose `run` starts on every node"
+        remedy = "use a task file with `num_nodes`, whose `run` starts on every node"
         report.problem("spec/sbatch-nodes", found["nodes"].place, "--nodes", message, remedy)
     name = _name(report, found.get("job-name"))
     run = body_of(report, text, shell[1] or "" if shell else "", name or "", amounts)
@@ -183,7 +184,7 @@ def _option(report: Report, place: Node, name: str) -> Option | None:
     option = OPTIONS.get(name)
     if option is not None:
         return option
-    remedy = did_you_mean(name, OPTIONS, cutoff=0.8)
+    remedy = did_you_mean(name, OPTIONS, cutoff=0.8).replace("`", "`--", 1)
     if remedy:
         message = f"there is no option `--{name[:40]}`"
         report.problem("spec/sbatch-option", place, f"--{name}", message, remedy)

@@ -111,7 +111,7 @@ def _probe(report: Report, node: Node, path: str) -> ReadinessProbe | None:
     if node.text is not None:
         return ReadinessProbe(node.text) if _check_probe_path(report, node, path) else None
     fields: dict[str, Reader] = {
-        "path": filled_text,
+        "path": _probe_path,
         "post_data": _post_data,
         "headers": map_of(text),
         "initial_delay_seconds": _seconds,
@@ -120,7 +120,7 @@ def _probe(report: Report, node: Node, path: str) -> ReadinessProbe | None:
         "consecutive_failure_threshold_timeout": _seconds,
     }
     found = read_map(report, node, path, fields, required=("path",))
-    if "path" not in found or not _check_probe_path(report, found.nodes["path"], f"{path}.path"):
+    if found.get("path") is None:
         return None
     return ReadinessProbe(
         path=found.get("path"),
@@ -133,12 +133,17 @@ def _probe(report: Report, node: Node, path: str) -> ReadinessProbe | None:
     )
 
 
+def _probe_path(report: Report, node: Node, path: str) -> str | None:
+    written = filled_text(report, node, path)
+    return written if written and _check_probe_path(report, node, path) else None
+
+
 def _check_probe_path(report: Report, node: Node, path: str) -> bool:
     if node.text is not None and node.text.startswith("/"):
         return True
     if node.text is not None:
         message = f"`{path}` must begin with a slash, not {node.short()}"
-        report.problem("spec/service", node, path, message)
+        report.problem("spec/service", node, path, message, "write the path, such as `/health`")
     return False
 
 

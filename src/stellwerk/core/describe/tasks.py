@@ -26,7 +26,9 @@ from stellwerk.core.describe.names import is_group_name, task_name
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.overrides import Overrides, apply_overrides
 from stellwerk.core.describe.reader import read_documents
+from stellwerk.core.describe.support import ONLY_OF_SOUND_TASKS, refusals, unsupported
 from stellwerk.core.describe.task import TASK_KEYS, OneTask, read_task
+from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.quantity import BadQuantity, parse_duration
 from stellwerk.core.model.task import Dag, GitWorkdir, Task
 
@@ -39,12 +41,13 @@ class Reading(NamedTuple):
 
     `secrets` has the values of secrets, a map for each task in order; they are to be sealed, and
     are in no other part. `text` is the text with those values blanked, fit to be stored; it is
-    empty if that can't be done.
+    empty if that can't be done. `refusals` is what keeps the task from being run at present.
     """
 
     task: Task | Dag
     secrets: tuple[dict[str, str], ...]
     text: str
+    refusals: tuple[Problem, ...] = ()
 
 
 def read_tasks(
@@ -88,12 +91,17 @@ def read(
         report.problem("spec/too-large", documents[MOST_TASKS], "", message)
         report.finish()
     header = _header(documents)
-    read = [read_task(report, node, given) for node in documents[1 if header else 0 :]]
+    bodies = documents[1 if header else 0 :]
+    read = [read_task(report, node, given) for node in bodies]
     task = _combined(report, documents, header, read)
     changed = apply_overrides(report, task, flags)
+    refused = refusals(changed, bodies, file)
+    if report.problems:
+        # Nobody should mend what is refused anyway.
+        report.problems += (one for one in refused if one.code not in ONLY_OF_SOUND_TASKS)
     report.finish()
     spans = [span for one in read for span in one.spans]
-    return Reading(changed, tuple(one.secrets for one in read), _blanked(text, spans))
+    return Reading(changed, tuple(one.secrets for one in read), _blanked(text, spans), refused)
 
 
 def read_command(
@@ -115,7 +123,7 @@ def read_command(
     task = Task(run=run, envs=environment.envs, secrets=tuple(environment.secrets))
     changed = apply_overrides(report, task, Overrides.of(overrides, None))
     report.finish()
-    return Reading(changed, (environment.secrets,), run)
+    return Reading(changed, (environment.secrets,), run, tuple(unsupported(changed)))
 
 
 def workdir_of(
