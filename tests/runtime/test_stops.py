@@ -40,6 +40,16 @@ def test_pipe_with_tee_keeps_the_save_whole(rig: Rig) -> None:
     assert end["wrote_checkpoint"]
 
 
+def test_slow_filter_reads_to_the_end(rig: Rig) -> None:
+    """What the trainer said last is still in the pipe when it ends: the filter isn't cut off."""
+    each = "import sys, time\nfor line in sys.stdin: time.sleep(0.2); print('>', line, end='')"
+    rig.start("slow", f'{TRAINER}$train 85 0.1 | {PYTHON} -c "{each}"')
+    rig.wait_for_line("slow", "> ready")
+    stop(rig, "slow")
+    assert rig.ended("slow")["checkpointed"]
+    assert "> saved" in rig.log("slow")
+
+
 def test_shell_that_filters_a_pipe_stays(rig: Rig) -> None:
     """A `while read` at the end of a pipe is a filter too."""
     rig.start("loop", TRAINER + '$train 85 0.3 | while read line; do echo "> $line"; done')

@@ -184,15 +184,22 @@ class Notice:
 
     def _await(self, number: int) -> None:
         """Tell the rest as soon as nothing that reacts is left."""
+        there_were_some = bool(self._awaited)
         self._awaited = [p for p in self._awaited if processes.is_running(p.pid, p.started)]
         if self._awaited:
             self._hands.loop.after("awaited", _LOOK_AGAIN_MS, lambda: self._await(number))
         else:
-            self._tell_the_rest(number)
+            self._tell_the_rest(number, spare_readers=there_were_some)
 
-    def _tell_the_rest(self, number: int) -> None:
+    def _tell_the_rest(self, number: int, *, spare_readers: bool = False) -> None:
+        """Tell all that weren't told; what reads a pipe may first read to its end.
+
+        Whoever wrote into it has ended just now: what it said last may still be in there.
+        """
         self._hands.loop.cancel("awaited", "shells")
         rest = [p for p in self._hands.of_the_job() if (p.pid, p.started) not in self._told]
+        if spare_readers:
+            rest = [p for p in rest if not processes.reads_pipe(p.pid)]
         if rest:
             self._tell(rest, number, to_all=True)
             self._hands.changed()
