@@ -77,7 +77,7 @@ _REFUSED: dict[str, tuple[Takes, str]] = {
     "nodefile": ("value", "it names nodes of one Slurm cluster; use `stw run --infra`"),
     "exclusive": ("maybe", "a node can't be had alone yet; ask for all its CPUs and accelerators"),
     "begin": ("value", "a start time can't be set yet; use `stw run --hold` and `stw release`"),
-    "deadline": ("value", "a deadline can't be set yet; remove it (`--time` limits how long it runs)"),
+    "deadline": ("value", "a deadline can't be set yet; remove it, or set `--time`"),
     "hold": ("nothing", "use `stw run --hold`"),
     "licenses": ("value", "licences aren't counted; remove it, and see to it that there is one"),
     "input": ("value", "a job has no input; read the file in the script"),
