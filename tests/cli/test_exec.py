@@ -29,10 +29,16 @@ def ended(code: int, error: str = "", message: str = "") -> bytes:
 def says(server: FakeServer) -> Callable[..., None]:
     """Has a command inside `digits` say some frames."""
 
-    def answer(*pieces: bytes, cut: bool = False) -> None:
-        server.on("POST", ADDRESS, lambda _asked: Says(iter(pieces), cut=cut))
+    def answer(*pieces: bytes) -> None:
+        server.on("POST", ADDRESS, lambda _asked: Says(iter(pieces), cut=True))
 
     return answer
+
+
+def refused(code: str, message: str, **more: str) -> Says:
+    """A refusal; this server doesn't read what is still said to it."""
+    said = refuses(code, message, 404, 3, **more)
+    return said._replace(headers={**said.headers, "Connection": "close"})
 
 
 def wish_of(server: FakeServer) -> tuple[dict[str, str], dict[str, object]]:
@@ -78,7 +84,7 @@ def test_what_cant_be_run_has_its_code(
 
 def test_a_connection_that_breaks_is_ours(stw: Stw, says: Callable[..., None]) -> None:
     """125, not whatever the command might have ended with."""
-    says(frames.frame(frames.OUTPUT, b""), cut=True)
+    says(frames.frame(frames.OUTPUT, b""))
     done = stw("exec", "digits", "--", "anything")
     assert done.code == 125
     assert done.err.startswith("error[exec/cut-off]  the connection broke")
@@ -87,9 +93,17 @@ def test_a_connection_that_breaks_is_ours(stw: Stw, says: Callable[..., None]) -
 
 def test_every_refusal_of_the_server_is_125(stw: Stw, server: FakeServer) -> None:
     """A code that could be the command's own would say what isn't so."""
-    server.on("POST", ADDRESS, refuses("find/workload", "there is no digits", 404, 3, help="look"))
+    server.on("POST", ADDRESS, refused("find/workload", "there is no digits", help="look"))
     done = stw("exec", "digits", "--", "anything")
     assert (done.code, done.err) == (125, "error[find/workload]  there is no digits  help: look\n")
+
+
+def test_an_older_server_is_named_as_such(stw: Stw, server: FakeServer) -> None:
+    """It knows no such address; what to do is said."""
+    server.on("POST", ADDRESS, refused("request/path", "there is nothing"))
+    done = stw("exec", "digits", "--", "anything")
+    assert done.code == 125
+    assert done.err.startswith("error[exec/older-server]  the server is older than this client")
 
 
 def test_options_reach_the_server(stw: Stw, server: FakeServer, says: Callable[..., None]) -> None:

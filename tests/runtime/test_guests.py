@@ -3,12 +3,14 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stellwerk.runtime import frames, namespaces
+from stellwerk.runtime.sampling import Sampler
 from tests.processes import is_alive
 from tests.runtime.guest import Caller, ran
 from tests.runtime.little_image import stand_in
@@ -279,3 +281,17 @@ def test_a_command_sees_what_the_job_sees(own_rig: Rig) -> None:
     output, _, _ = ran(own_rig, "boxed", "bash", "-c", "cat /etc/in-image; echo $FROM_IMAGE; id -u")
     assert output.decode().split() == ["in", "the", "image", "yes", "0"]
     assert ran(own_rig, "boxed", "sh")[2]["code"] == 127
+
+
+def test_guests_are_left_out_of_what_is_measured() -> None:
+    """Neither they nor what is below them count, alive or reaped."""
+    sampler = Sampler()
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", busy]) as guest:
+        before = sampler.take({guest.pid})
+        assert sampler.take().processes == before.processes + 1
+        _, _, usage = os.wait4(guest.pid, 0)
+        guest.returncode = 0
+    assert sampler.cpu_ms() >= 200
+    sampler.leave_out(usage)
+    assert sampler.cpu_ms() < 100

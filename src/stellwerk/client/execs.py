@@ -17,7 +17,7 @@ import msgspec
 
 from stellwerk.client.connection import CutOffError, Saying, Stream
 from stellwerk.client.parts import part
-from stellwerk.client.refusals import refusal
+from stellwerk.client.refusals import ApiError, refusal
 from stellwerk.client.requests import Requests
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.runtime import frames
@@ -222,8 +222,19 @@ class Execs(Requests):
         if stream.status != 200:
             body = b"".join(stream)
             stream.close()
-            raise refusal(stream.status, body)
+            raise _older_server(refusal(stream.status, body))
         return ExecSession(stream, saying)
+
+
+def _older_server(error: ApiError) -> StellwerkError:
+    """Says so of a server that doesn't know this address at all."""
+    if error.code != "request/path":
+        return error
+    return ExecError(
+        "exec/older-server",
+        "the server is older than this client, and runs no commands inside of what runs",
+        "`stw server stop`; the next command starts the new one, and jobs go on",
+    )
 
 
 def _give(session: ExecSession, data: bytes) -> None:

@@ -195,7 +195,8 @@ def _in_words(error: DriverError, workload: Workload, run: Run, rank: int) -> Ex
                 "exec/too-old",
                 f"{workload.name} was started by an older runtime, which runs no commands beside "
                 "it",
-                "the runtime is replaced once nothing runs under it; what starts then can do it",
+                "once nothing runs, `stw server stop` and `stw server start` replace the runtime; "
+                "what starts after that can do it",
             )
     return error
 
