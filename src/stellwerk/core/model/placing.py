@@ -147,9 +147,11 @@ class PlacingContext(Struct, frozen=True, omit_defaults=True):
     ``existing`` are the decisions of all placements, this one's too. ``estimates`` give numbers
     by prioritizer or objective (Start, Transfer, Finish in s, Cost in usd, Energy in Wh) and
     cluster. ``own`` is what the placement's own work holds, which doesn't count against it.
+    ``refused`` are clusters that the estimates rule out (data, window, deadline), each with why.
     """
 
     now_ms: int
     existing: tuple[Existing, ...] = ()
     estimates: dict[str, dict[str, float]] = {}
     own: tuple[Allocation, ...] = ()
+    refused: dict[str, tuple[str, ...]] = {}

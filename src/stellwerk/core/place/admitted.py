@@ -7,7 +7,7 @@ score, a toleration or a window changes by itself.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import msgspec
 import numpy as np
@@ -103,8 +103,12 @@ def admit(
     estimates: Estimates,
     own: tuple[Allocation, ...] = (),
     held: tuple[int, ...] = (),
+    refused: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Admitted:
-    """Filters and scores; ``held`` are rows that the placement has already."""
+    """Filters and scores; ``held`` are rows that the placement has already.
+
+    ``refused`` are clusters that the estimates rule out, with why.
+    """
     columns = tools.columns
     rules = rules_of(placement)
     found = Admitted(rules, columns.size, now_ms)
@@ -114,7 +118,7 @@ def admit(
     if rules.checks_first:
         _break(found, checks.all_troubles(placement, rules, tools.expressions))
     if not found.broken:
-        _filter(tools, placement, found, estimates, own)
+        _filter(tools, placement, found, estimates, own, refused or {})
     if not found.broken:
         for row in held:
             if found.only_new is not None and found.only_new[row]:
@@ -167,6 +171,7 @@ def _filter(
     found: Admitted,
     estimates: Estimates,
     own: tuple[Allocation, ...],
+    refused: Mapping[str, tuple[str, ...]],
 ) -> None:
     columns, rules = tools.columns, found.rules
     passed = found.candidates.copy()
@@ -192,6 +197,8 @@ def _filter(
         request, nodes = placement.demand, placement.num_nodes
         among = found.candidates
         found.verdicts.append(tools.demands.verdict(columns, request, nodes, among, own))
+    if refused:
+        found.verdicts.append(filters.estimated_out(columns, refused))
     for verdict in found.verdicts:
         passed &= ~verdict.failed
         found.until_ms = min(found.until_ms, verdict.until_ms)

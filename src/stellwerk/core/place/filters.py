@@ -6,7 +6,7 @@ holds. A result is kept with the versions of the columns that it was made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -243,4 +243,15 @@ def windows(columns: FleetColumns, now_ms: int) -> Verdict:
         verdict.failed[row] = not any(start <= now_ms < end for start, end in spans)
         edges = [edge for span in spans for edge in span if edge > now_ms]
         verdict.until_ms = min([verdict.until_ms, *edges])
+    return verdict
+
+
+def estimated_out(columns: FleetColumns, refused: Mapping[str, tuple[str, ...]]) -> Verdict:
+    """Fails those that estimates rule out: for their data, a window, a deadline."""
+    verdict = Verdict("Estimates", np.zeros(columns.size, np.bool_))
+    for name, why in refused.items():
+        row = columns.row.get(name)
+        if row is not None:
+            verdict.failed[row] = True
+            verdict.details[row] = why
     return verdict

@@ -48,7 +48,9 @@ def choose(
         ledger.set(f"{one.namespace}/{one.placement}", one.clusters, add=True)
     tools = tools or Tools(columns)
     held = held_rows(columns, ledger.of(placement.key))
-    found = admit(tools, placement, context.now_ms, context.estimates, context.own, held)
+    found = admit(
+        tools, placement, context.now_ms, context.estimates, context.own, held, context.refused
+    )
     return decide(tools, placement, found, ledger, context.estimates, context.now_ms)
 
 
