@@ -95,6 +95,8 @@ def test_output_of_any_length_comes_whole(house: Rig) -> None:
         (["/etc/passwd"], "not_executable", 126),
         ([], "bad_command", 125),
         (["a\0b"], "bad_command", 125),
+        (["echo", "\ud800"], "bad_command", 125),
+        (["echo", "x" * 200_000], "start_failed", 125),
     ],
 )
 def test_what_cant_be_started_is_told(
@@ -121,6 +123,17 @@ def test_a_terminal_is_one(house: Rig) -> None:
         caller.until(b"/dev/pts/")
         caller.say(frames.INPUT, b"\x03")
         assert caller.finish() == {"code": 130}
+
+
+def test_a_terminal_without_input_is_silent(house: Rig) -> None:
+    """Nothing is typed there, not even the end of input; where there was some, its end is told."""
+    output, _, _ = ran(house, "host", "bash", "-c", "read -t 0.3 x; echo $?", terminal=True)
+    assert output == b"142\r\n", "it was told of an end instead of the time being over"
+    with Caller(house, "host", ["cat"], terminal=True, stdin=True) as caller:
+        caller.say(frames.INPUT, b"line\n")
+        caller.say(frames.END_OF_INPUT)
+        assert caller.finish() == {"code": 0}
+        assert caller.output.count(b"line\r\n") == 2
 
 
 def test_a_hang_up_ends_all_of_it(house: Rig) -> None:

@@ -30,6 +30,7 @@ _QUIET_MS = 50
 _DRAIN_MS = 1_000
 _WAIT_S = 10.0
 _LONGEST_WAIT_MS = 60_000
+_END_OF_TRANSMISSION = b"\x04"
 RUN_ENDED = "run_ended"
 
 
@@ -191,8 +192,6 @@ class Keeper:
             self._guest = start_guest(wish, self._place)
         except GuestRefused as refusal:
             self._tell_end(refusal.exit_code, refusal.code, str(refusal))
-        else:
-            self._input_ends = self._input_ends or not wish.stdin
 
     def _signal(self, number: int) -> None:
         if self._guest is not None and self._code is None and 0 < number < signal.NSIG:
@@ -244,17 +243,20 @@ class Keeper:
                 count = os.write(descriptor, self._input[: frames.PIECE])
                 del self._input[:count]
                 self._outgoing += frames.taken(count)
+            if self._input_ends and not self._input:
+                self._end_input(guest, descriptor)
         except BlockingIOError:
             return
         except OSError:
             self._refuse_input(guest, descriptor)
-            return
-        if self._input_ends and not self._input:
-            if guest.has_terminal:
-                os.write(descriptor, b"\x04")
-                guest.input = None
-            else:
-                guest.let_go(descriptor)
+
+    @staticmethod
+    def _end_input(guest: Guest, descriptor: int) -> None:
+        if guest.has_terminal:
+            os.write(descriptor, _END_OF_TRANSMISSION)
+            guest.input = None
+        else:
+            guest.let_go(descriptor)
 
     def _refuse_input(self, guest: Guest, descriptor: int) -> None:
         """Nobody reads it any more: the rest counts as taken, so that the caller can go on."""

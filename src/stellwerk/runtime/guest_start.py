@@ -78,7 +78,7 @@ def read_wish(content: bytes) -> Wish:
     problems: list[str] = []
     argv = said.get("argv")
     if not isinstance(argv, list) or not argv or not all(_is_argument(word) for word in argv):
-        problems.append("`argv` is a list of texts without zero bytes, at least one")
+        problems.append("`argv` is a list of texts that a program can be given, at least one")
     elif not argv[0]:
         problems.append("the program's name is empty")
     env = check_env("env", said.get("env"), lambda place, why: problems.append(f"{place} {why}"))
@@ -98,7 +98,10 @@ def read_wish(content: bytes) -> Wish:
 
 
 def _is_argument(word: object) -> bool:
-    return isinstance(word, str) and "\0" not in word
+    try:
+        return isinstance(word, str) and "\0" not in word and os.fsencode(word) is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def start_guest(wish: Wish, place: GuestPlace) -> Guest:
@@ -154,7 +157,7 @@ def _in_terminal(wish: Wish, start: Start, place: GuestPlace) -> Guest:
     finally:
         os.close(theirs)
     os.set_blocking(ours, False)
-    return Guest(pid, {ours: frames.OUTPUT}, ours, ours)
+    return Guest(pid, {ours: frames.OUTPUT}, ours if wish.stdin else None, ours)
 
 
 def _connect_terminal(theirs: int) -> None:

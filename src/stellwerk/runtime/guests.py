@@ -31,11 +31,14 @@ class Guests:
         self.keepers: set[int] = set()
 
     def admit(self, token: str, place: GuestPlace) -> None:
-        """Fork the keeper that the agent waits for under this token. Raises OSError."""
+        """Fork the keeper that the agent waits for under this token; it gives up after a while."""
         if self._is_closing or _TOKEN.fullmatch(token) is None:
             return
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            return  # no process is to be had; nothing of the run may suffer from that
         if pid:
             self.keepers.add(pid)
             return
