@@ -85,8 +85,8 @@ def test_contradictions_are_shown() -> None:
     said = [fact.sentence for fact in disagreements(Catalogue(data), odd)]
     assert said == [
         (
-            f"size of imgs@r3: entry 1 says {450 * GB} bytes, entry 2 says {451 * GB} bytes; entry 1 "
-            "is believed"
+            f"size of imgs@r3: entry 1 says {450 * GB} bytes, entry 2 says {451 * GB} bytes; "
+            "entry 1 is believed"
         ),
         "content of imgs@r3: entry 1 says sha256:1, entry 2 says sha256:2; entry 1 is believed",
         (

@@ -13,6 +13,7 @@ from stellwerk.core.data.ranking import order
 from stellwerk.core.model.cluster import Cluster, Costs, Held
 from stellwerk.core.model.estimates import ClusterEstimate, JobProfile
 from stellwerk.core.model.fleet import Data, Fleet, Link
+from stellwerk.core.model.reasons import Reason
 from tests.core.data.fleets import GB, NOW, with_more, worlds
 
 FEW = settings(max_examples=40)
@@ -183,3 +184,41 @@ def test_odd_numbers_give_no_odd_estimates(
         value = getattr(one, name).value
         assert value is None or (math.isfinite(value) and value >= 0), name
     assert facts(job, one, NOW)
+
+
+@FEW
+@given(worlds())
+def test_what_a_rejection_asks_for_admits(world: World) -> None:
+    """One change for each rule that failed; a transfer that becomes possible may ask for more."""
+    fleet, job = world
+    for place, one in enumerate(estimates(world)):
+        changed, asked, left = fleet, job, one
+        for _ in range(3):
+            for reason in left.rejections:
+                changed, asked = mended(changed, asked, place, reason)
+            left = estimates((changed, asked))[place]
+        assert left.admitted, left.rejections
+
+
+def mended(fleet: Fleet, job: JobProfile, place: int, reason: Reason) -> tuple[Fleet, JobProfile]:
+    """What the reason's remedy says, done with its numbers."""
+    cluster, numbers = fleet.clusters[place], reason.params
+    links = fleet.links
+    match reason.code:
+        case "data_residency":
+            cluster = replace(cluster, claims={"region": "EU"})
+        case "data_no_source":
+            links = (*links, Link("new", cluster.name, 1e12))
+        case "data_room":
+            room = (cluster.room_bytes or 0) + int(numbers["short_bytes"])
+            cluster = replace(cluster, room_bytes=room)
+        case "window_over":
+            cluster = replace(cluster, windows=((NOW, NOW + 86_400_000),))
+        case "window_too_short":
+            late = int(numbers["late_ms"])
+            longer = tuple((opens, closes + late) for opens, closes in cluster.windows)
+            cluster = replace(cluster, windows=longer)
+        case "after_deadline":
+            job = replace(job, deadline_ms=job.deadline_ms + int(numbers["late_ms"]))
+    clusters = (*fleet.clusters[:place], cluster, *fleet.clusters[place + 1 :])
+    return replace(fleet, clusters=clusters, links=links), job

@@ -1,6 +1,8 @@
 """What people read: units, explanations, problems; and what jobs and windows are made of."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.data import (
@@ -16,6 +18,8 @@ from stellwerk.core.data import (
 )
 from stellwerk.core.data.course import told
 from stellwerk.core.data.units import (
+    at_least_data,
+    at_least_span,
     show_data,
     show_energy,
     show_rate,
@@ -71,6 +75,21 @@ from tests.core.data.fleets import GB, HOUR_MS, IMGS, NOW, cluster, fleet, job, 
 def test_amounts_for_people(shown: str, text: str) -> None:
     """Two units at most, rounded, and no digit that means nothing."""
     assert shown == text
+
+
+@given(st.floats(0.001, 1e15))
+def test_what_is_told_as_enough_is_enough(amount: float) -> None:
+    """What is shown rounded up is never less than what is asked, and hardly more."""
+    for shown, units in (
+        (at_least_data(amount), {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}),
+        (at_least_span(amount), {"s": 1, "min": 60, "h": 3600, "d": 86_400}),
+    ):
+        words = shown.replace(",", "").split()
+        total = sum(
+            float(number) * units[unit]
+            for number, unit in zip(words[::2], words[1::2], strict=True)
+        )
+        assert amount * (1 - 1e-6) <= total <= max(amount * 1.11, amount + 1)
 
 
 def test_an_explanation_reads_whole() -> None:

@@ -35,6 +35,7 @@ SAMPLE: dict[str, str | int] = {
     "command": "nvcc",
     "data": "imgs",
     "delay_ms": 20_000,
+    "enough": "5 min",
     "evictable": "40 GB",
     "exit_code": 3,
     "failure": "exit_code",

@@ -13,11 +13,11 @@ from msgspec import Struct
 from stellwerk.core.data.costing import Missing, Outcome, Site, outcome
 from stellwerk.core.data.ranking import Order, objective_of, order_of
 from stellwerk.core.data.sources import Offer, without_worse
-from stellwerk.core.data.units import show_span
+from stellwerk.core.data.units import at_least_span, show_span
 from stellwerk.core.data.windows import ROUNDING_S
 from stellwerk.core.model.estimates import Estimate, JobProfile, SourceVerdict
 from stellwerk.core.model.fleet import Link
-from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reasons import Param, Reason
 
 COMBINATIONS = 512
 """More than this many choices for several data sets are searched one data set at a time."""
@@ -56,22 +56,21 @@ def lateness(job: JobProfile, site: Site, result: Outcome) -> tuple[Reason, ...]
     if result.window is None:
         found.append(Reason("window_over", {"cluster": name}))
     elif result.window.late_s > ROUNDING_S:
-        late_s = result.window.late_s
-        found.append(
-            Reason(
-                "window_too_short",
-                {"cluster": name, "late": show_span(late_s), "late_ms": math.ceil(late_s * 1000)},
-            )
-        )
+        found.append(Reason("window_too_short", _late(name, result.window.late_s)))
     late_s = _after_deadline_s(job, site, result)
     if late_s > ROUNDING_S:
-        found.append(
-            Reason(
-                "after_deadline",
-                {"cluster": name, "late": show_span(late_s), "late_ms": math.ceil(late_s * 1000)},
-            )
-        )
+        found.append(Reason("after_deadline", _late(name, late_s)))
     return tuple(found)
+
+
+def _late(cluster: str, late_s: float) -> dict[str, Param]:
+    """How late it would be, rounded as people read it, and rounded up as enough to mend it."""
+    return {
+        "cluster": cluster,
+        "late": show_span(late_s),
+        "enough": at_least_span(late_s),
+        "late_ms": math.ceil(late_s * 1000),
+    }
 
 
 def _after_deadline_s(job: JobProfile, site: Site, result: Outcome) -> float:

@@ -19,7 +19,7 @@ from stellwerk.core.data.costing import (
 )
 from stellwerk.core.data.ranking import objective_of, order
 from stellwerk.core.data.sources import Grounds, Need, Offer, broken_rule
-from stellwerk.core.data.units import show_data
+from stellwerk.core.data.units import at_least_data, show_data
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.estimates import (
     Basis,
@@ -157,7 +157,7 @@ def _room(job: JobProfile, cluster: Cluster, missing: Sequence[Missing]) -> list
         "cluster": cluster.name,
         "missing": show_data(need),
         "free": show_data(free),
-        "short": show_data(short),
+        "short": at_least_data(short),
         "short_bytes": math.ceil(short),
     }
     if evictable:

@@ -4,6 +4,8 @@ Data counts in powers of 1000, as links and prices do: 1 GB = 10^9 bytes. Elsewh
 Stellwerk shows powers of 1024, always with the `i` of `GiB`.
 """
 
+import math
+
 GB = 1_000_000_000
 
 _DATA = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -43,6 +45,31 @@ def show_span(seconds: float) -> str:
     if seconds < 86_370:
         return _two(round(seconds / 60), 60, "h", "min")
     return _two(round(seconds / 3600), 24, "d", "h")
+
+
+def at_least_data(count: float) -> str:
+    """An amount that is shown rounded up: so much more is enough."""
+    value, unit, size = float(count), _DATA[0], 1.0
+    for unit in _DATA:
+        limit = 10_000 if unit == "GB" else 1000
+        if abs(value) < limit or unit == _DATA[-1]:
+            break
+        value, size = value / 1000, size * 1000
+    step = 1 if unit == "B" or value >= 1000 else 0.1
+    return show_data(_up(value, step) * size)
+
+
+def at_least_span(seconds: float) -> str:
+    """A span that is shown rounded up: so much shorter or later is enough."""
+    for limit, step in ((59.95, 0.1), (599.5, 1), (86_370, 60)):
+        if seconds < limit:
+            return show_span(_up(seconds, step))
+    return show_span(_up(seconds, 3600))
+
+
+def _up(value: float, step: float) -> float:
+    # What is a whole number of steps but for the way numbers are kept stays that.
+    return math.ceil(value / step - 1e-6) * step
 
 
 def show_usd(amount: float) -> str:

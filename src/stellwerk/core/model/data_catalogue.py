@@ -26,7 +26,7 @@ OF_DATA = {
         "capacity",
         "you",
         "it would be over {late} after the window of {cluster} closes, so {late} too late",
-        "make it {late} shorter, have its data moved there in advance, or wait for a longer window",
+        "make it {enough} shorter, have its data moved there in advance, or wait for a longer window",
     ),
     "window_over": Entry(
         "held",
@@ -38,7 +38,7 @@ OF_DATA = {
         "blocked",
         "you",
         "on {cluster} it would be over {late} after its deadline",
-        "put the deadline {late} later, or make it shorter",
+        "put the deadline {enough} later, or make it shorter",
     ),
     "data_egress_denied": Entry(
         "blocked",
