@@ -10,6 +10,8 @@ from msgspec import Struct
 LARGEST_TEXT = 2 * 1024 * 1024
 MOST_VALUES = 20_000
 MOST_EXPANDED = 50_000
+MOST_WORDS = 50_000
+"""Of so many words what they mean is remembered: keys and many values come again and again."""
 _DOCUMENT = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _EMPTY = re.compile(r"(?:[ \t\r]*(?:[#%][^\n]*|(?:---|\.\.\.)[ \t\r]*)?(?:\n|\Z))*")
 
@@ -52,6 +54,14 @@ class Budget:
         self.values = 0
         self.expanded = 0
         self.words: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+
+    def same(self, text: str) -> str:
+        """The text itself, or an equal one read before, so that it is kept only once."""
+        texts = self._texts
+        if len(texts) < MOST_WORDS:
+            return texts.setdefault(text, text)
+        return texts.get(text, text)
 
     @property
     def spent(self) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stellwerk.core.describe.bounds import Bounds
 from stellwerk.core.describe.fields import did_you_mean
-from stellwerk.core.describe.fleet_gather import Gathered
+from stellwerk.core.describe.fleet_gather import Gathered, place_of
 from stellwerk.core.describe.fleet_links import data, latencies, link, links
 from stellwerk.core.describe.fleet_objects import (
     SCORE_CUT,
@@ -106,8 +106,14 @@ def _finished(gathered: Gathered, report: Report, now_ms: int) -> FleetRead:
 
 
 def _take(gathered: Gathered, report: Report, node: Node) -> None:
-    """One object: it counts whole or not at all."""
+    """One object: it counts whole or not at all. A list of objects stands for its entries."""
+    kind = node.get("kind")
     if node.is_null:
+        return
+    if kind is not None and (kind.text or "").endswith("List"):
+        items = node.get("items")
+        for each in items.items if items is not None else ():
+            _take(gathered, report, each)
         return
     aside = Report(report.file)
     one = Gathered(aside)
@@ -141,7 +147,7 @@ def _placement(gathered: Gathered, report: Report, node: Node) -> None:
     if found is not None:
         gathered.first("Placement", found.namespace, found.name, node=node)
         gathered.placements[found.key] = found
-        gathered.asked_sets += [(name, node) for name in found.sets]
+        gathered.asked_sets += [(name, place_of(node)) for name in found.sets]
 
 
 KINDS: dict[str, tuple[str, Handler]] = {

@@ -91,7 +91,7 @@ class Gathered:
         if before is not None:
             self._twice((what, *key), node, before.line)
             return False
-        self._seen[(what, *key)] = node
+        self._seen[(what, *key)] = place_of(node)
         return True
 
     def absorb(self, one: Gathered) -> None:
@@ -242,6 +242,11 @@ class Gathered:
                     self.report.notice(
                         "fleet/no-cluster", None, name, message, did_you_mean(name, there)
                     )
+
+
+def place_of(node: Node) -> Node:
+    """Where a value stands, without all that is in it."""
+    return Node("scalar", node.line, node.column)
 
 
 def _ordered(values: Any, key: Callable[[Any], Any]) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ from stellwerk.core.describe.fleet_gather import (
     STATUS,
     Gathered,
     Part,
+    place_of,
 )
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.placements import EFFECTS, object_name
@@ -165,7 +166,7 @@ def set_binding(gathered: Gathered, report: Report, node: Node) -> None:
         return
     binding = SetBinding(about.namespace or "default", about.name)
     if gathered.first("ManagedClusterSetBinding", *_key(binding), node=node):
-        gathered.bindings[binding] = node
+        gathered.bindings[binding] = place_of(node)
 
 
 def _key(binding: SetBinding) -> tuple[str, str]:

@@ -16,11 +16,16 @@ from typing import Any, NoReturn
 
 import yaml
 
-from stellwerk.core.describe.bounds import TASK_FILE, Bounds, Budget, split_documents
+from stellwerk.core.describe.bounds import (
+    MOST_WORDS,
+    TASK_FILE,
+    Bounds,
+    Budget,
+    split_documents,
+)
 from stellwerk.core.describe.nodes import Entry, Node, Report
 
 DEEPEST = 64
-_MOST_WORDS = 50_000
 
 
 _STRICT_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -174,7 +179,8 @@ class _Composer:
         event = self.loader.get_event()
         mark = event.start_mark
         line, column = mark.line + self.first_line, mark.column + 1
-        if isinstance(event, yaml.AliasEvent):
+        is_scalar = isinstance(event, yaml.ScalarEvent)
+        if not is_scalar and isinstance(event, yaml.AliasEvent):
             return self.alias(event.anchor or "", depth, Node("scalar", line, column))
         budget = self.budget
         budget.values += 1
@@ -183,7 +189,7 @@ class _Composer:
         if event.anchor:
             # A value that holds itself has no end: until it is complete it can't be used.
             self.anchors[event.anchor] = None
-        if isinstance(event, yaml.ScalarEvent):
+        if is_scalar:
             node = self.scalar(event, Node("scalar", line, column))
         elif isinstance(event, yaml.SequenceStartEvent):
             node = self.sequence(event, Node("list", line, column), depth)
@@ -252,7 +258,7 @@ class _Composer:
         tag = words.get(value)
         if tag is None:
             tag = str(self.loader.resolve(yaml.ScalarNode, value, implicit))
-            if len(words) < _MOST_WORDS:
+            if len(words) < MOST_WORDS:
                 words[value] = tag
         return tag
 
@@ -289,8 +295,8 @@ class _Composer:
             if depth == 1 and self.take is not None and key.value == "items" and self.gave_away():
                 continue
             value = self.node(depth + 1)
-            self.count(node, key)
-            self.count(node, value)
+            node.size += key.size + value.size
+            node.height = max(node.height, value.height + 1, key.height + 1)
             if key.kind != "scalar":
                 self.report.problem(
                     "spec/key", key, "", f"a key must be text, this one is {key.what()}"
