@@ -27,7 +27,7 @@ def test_a_plan_is_run_or_refused_with_what_changed(colleague: Person) -> None:
     assert [one["code"] for one in waits["reasons"]] == ["no_room"]
     assert waits["forecast"]["unknown"] == 1
     colleague.stw("run", "-d", task)
-    assert "its start isn't known: nobody knows how long 1 piece of work" in (
+    assert "its start isn't known: nobody knows how long the work" in (
         colleague.stw("explain", "hello-2").stdout
     )
     line = colleague.stw("queue", "--columns", "name,starts", "--no-headers").stdout

@@ -290,6 +290,19 @@ class DecisionView(Struct):
     inputs: dict[str, Any] = {}
 
 
+class Holder(Struct):
+    """Who holds some of what another waits for; when it likely ends, and when at the latest."""
+
+    id: str
+    name: str
+    owner: str
+    cluster: str
+    holds: str
+    since_ms: int
+    likely_ms: int | None = None
+    latest_ms: int | None = None
+
+
 class Explained(Struct):
     """Why a workload is where it is, or why it waits."""
 
@@ -301,6 +314,8 @@ class Explained(Struct):
     reasons: list[RenderedReason] = []
     position: Position | None = None
     seq: int = 0
+    holders: list[Holder] = []
+    more_holders: int = 0
 
 
 class EventRecord(Struct):

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from stellwerk.core.model.reasons import RenderedReason
 from stellwerk.server.telemetry_views import MetricView, UsageView
+from stellwerk.server.waiting_models import HolderView
 
 Kind = Literal["task", "sbatch", "argv"]
 Until = Literal["ended", "running"]
@@ -342,7 +343,7 @@ class PlanAnswer(msgspec.Struct, frozen=True):
 
 
 class Explain(msgspec.Struct, frozen=True):
-    """Why here, why not there, why not yet."""
+    """Why here, why not there, why not yet; `more_holders` counts those that aren't listed."""
 
     id: str
     name: str
@@ -352,6 +353,8 @@ class Explain(msgspec.Struct, frozen=True):
     reasons: list[RenderedReason]
     position: Position | None
     seq: int
+    holders: list[HolderView] = []
+    more_holders: int = 0
 
 
 class EventView(msgspec.Struct, frozen=True):

@@ -47,7 +47,7 @@ def told(earliest: int | None, likely: int | None, latest: int | None, **more: o
         (
             told(0, None, None, unknown=1),
             "not known",
-            "its start isn't known: nobody knows how long 1 piece of work before it will take",
+            "its start isn't known: nobody knows how long the work before it will take",
         ),
         (
             told(0, None, 75, unknown=2),

@@ -59,6 +59,8 @@ def test_what_starts_now() -> None:
         "  ->  laptop   starts now    40        0  40",
         "      rack     fits          20        0  20",
         "      k017     later                          capacity: 2 CPUs asked, 1 free on laptop",
+        "  (room: percent of its CPUs that would stay free; devices: less where it would take a node "
+        "with accelerators and needs none; =: the sum, the most wins)",
         "would start now on laptop",
         "next best: rack",
         "what would change it: rack wins if it scores 21 more",

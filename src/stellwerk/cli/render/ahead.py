@@ -29,13 +29,15 @@ def start_line(found: Forecast, now_ms: int) -> str:
     if found.likely_ms is not None:
         parts.append(f"confidence {found.confidence}")
     told = ", ".join(parts)
+    if len(parts) == 1 and found.likely_ms is None:
+        return told
     return f"{told}; if {', and '.join(found.assumes)}" if found.assumes else told
 
 
 def _likely(found: Forecast, now_ms: int) -> str:
     if found.likely_ms is None:
-        work = plural(found.unknown, "piece")
-        why = f": nobody knows how long {work} of work before it will take"
+        work = "the work" if found.unknown == 1 else f"{plural(found.unknown, 'piece')} of work"
+        why = f": nobody knows how long {work} before it will take"
         return f"its start isn't known{why if found.unknown else ''}"
     if found.likely_ms <= now_ms:
         return "starts now"

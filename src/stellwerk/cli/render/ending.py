@@ -13,7 +13,8 @@ def ending(show: Show) -> list[str]:
     run = show.runs[-1] if show.runs else None
     lines = [" ".join([show.name, doing(show.phase), *_where(run)]) + _numbers(show, run)]
     if show.phase != "Succeeded":
-        lines += in_full(show.reasons or ([run.reason] if run and run.reason else []))
+        reasons = show.reasons or ([run.reason] if run and run.reason else [])
+        lines += in_full(reasons, name=show.name)
         lines += _runtime_says(run, lines)
     if show.phase == "Failed" and run and run.end and run.end.last_lines:
         lines.append("  last lines:")

@@ -7,7 +7,7 @@ from stellwerk.cli.render.reasons import in_a_row, in_full
 from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.render.units import age, clock
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client.wire import CandidateView, DecisionView, Explained, Position
+from stellwerk.client.wire import CandidateView, DecisionView, Explained, Holder, Position
 
 WAITING = {"Pending", "Held"}
 ENDED = {"Succeeded", "Failed", "Cancelled"}
@@ -16,17 +16,62 @@ ENDED = {"Succeeded", "Failed", "Cancelled"}
 def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]:
     """The whole answer."""
     lines = [_headline(explained, now_ms)]
-    lines += in_full(explained.reasons)
+    lines += in_full(explained.reasons, name=explained.name)
+    lines += _holders(explained, terminal, now_ms)
     if decision := explained.decision:
         narrow = terminal._replace(width=max(0, terminal.width - 2))
         matrix = table(candidate_columns(decision.candidates), decision.candidates, narrow)
         lines += ["", *(f"  {line}" for line in matrix)]
+        lines += [f"  {line}" for line in meanings(decision.candidates)]
         lines += _runner_up(decision)
         for i, change in enumerate(decision.change):
             lines.append(
                 ("what would change it: " if i == 0 else "                      ") + change
             )
     return lines
+
+
+def _holders(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]:
+    """Who holds what it waits for, and when that is free again."""
+    if not explained.holders:
+        return []
+    columns: list[Column[Holder]] = [
+        Column("name", "HELD BY", lambda one: one.name),
+        Column("owner", "OWNER", lambda one: one.owner),
+        Column("cluster", "CLUSTER", lambda one: one.cluster),
+        Column("holds", "HOLDS", lambda one: one.holds),
+        Column("for", "FOR", lambda one: age(one.since_ms, now_ms)),
+        Column("free", "FREE AGAIN", lambda one: _free_again(one, now_ms), grows=True),
+    ]
+    narrow = terminal._replace(width=max(0, terminal.width - 2))
+    lines = ["", *(f"  {line}" for line in table(columns, explained.holders, narrow))]
+    more = explained.more_holders
+    return [*lines, f"  and {more} more hold less"] if more else lines
+
+
+def _free_again(holder: Holder, now_ms: int) -> str:
+    """As usual for the same work, and by its time limit at the latest; else that nobody knows."""
+    told = []
+    if holder.likely_ms is not None:
+        told.append(f"likely ~{clock(holder.likely_ms, now_ms)[:-3]}")
+    if holder.latest_ms is not None:
+        told.append(f"by {clock(holder.latest_ms, now_ms)[:-3]} at the latest")
+    return ", ".join(told) or "not known: no time limit, no earlier run of it"
+
+
+MEANINGS = {
+    "room": "percent of its CPUs that would stay free",
+    "devices": "less where it would take a node with accelerators and needs none",
+    "preference": "less for each place down the ordered choice",
+}
+"""What the columns of points mean; those that a policy adds have its words."""
+
+
+def meanings(candidates: Sequence[CandidateView]) -> list[str]:
+    """What the columns of points say, under the table that has them."""
+    names = list(dict.fromkeys(name for one in candidates for name in one.scores))
+    told = [f"{name}: {MEANINGS[name]}" for name in names if name in MEANINGS]
+    return [f"({'; '.join(told)}; =: the sum, the most wins)"] if told else []
 
 
 def place_in_line(place: Position) -> str:

@@ -1,7 +1,7 @@
 """What would become of a task: where it would go, what it waits for, what would change that."""
 
 from stellwerk.cli.render.ahead import start_line
-from stellwerk.cli.render.explain import candidate_columns
+from stellwerk.cli.render.explain import candidate_columns, meanings
 from stellwerk.cli.render.reasons import in_full
 from stellwerk.cli.render.table import Cell, Column, table
 from stellwerk.cli.render.units import duration, plural
@@ -17,7 +17,8 @@ def lines_of(planned: Planned, terminal: Terminal, now_ms: int) -> list[str]:
     head = f"{terminal.style(planned.name, 'strong')}  {', '.join(_facts(planned))}"
     narrow = terminal._replace(width=max(0, terminal.width - 2))
     matrix = table(_columns(planned), planned.candidates, narrow)
-    lines = [head, *(f"  {line}" for line in matrix)]
+    notes = meanings(planned.candidates)
+    lines = [head, *(f"  {line}" for line in (*matrix, *notes))]
     lines += [_outcome(planned), *in_full(planned.reasons)]
     if planned.forecast is not None:
         lines.append(start_line(planned.forecast, now_ms))

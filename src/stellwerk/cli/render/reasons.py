@@ -16,12 +16,13 @@ def in_short(reason: RenderedReason) -> str:
     return reason.sentence if told else f"{reason.tier}: {reason.sentence}"
 
 
-def in_full(reasons: Iterable[RenderedReason], indent: str = "  ") -> list[str]:
-    """Each reason with its remedy, two lines each."""
+def in_full(reasons: Iterable[RenderedReason], indent: str = "  ", *, name: str = "") -> list[str]:
+    """Each reason with its remedy, two lines each; `NAME` in it stands for the workload."""
     lines = []
     for reason in reasons:
         lines.append(f"{indent}{in_short(reason)}  [{reason.code}]")
         if reason.remedy:
             who = "" if reason.who == "you" else f"{reason.who}: "
-            lines.append(f"{indent}  -> {who}{reason.remedy}")
+            remedy = reason.remedy.replace(" NAME", f" {name}") if name else reason.remedy
+            lines.append(f"{indent}  -> {who}{remedy}")
     return lines

@@ -20,7 +20,7 @@ def lines_of(show: Show, terminal: Terminal, now_ms: int) -> list[str]:
     head = f"{terminal.style(show.name, 'strong')}  {phase}  {show.id}"
     lines = [head, *(f"  {label:<12}{text}" for label, text in _facts(show, now_ms) if text)]
     if show.reasons:
-        lines += ["", *in_full(show.reasons)]
+        lines += ["", *in_full(show.reasons, name=show.name)]
     if show.runs:
         lines += ["", *_runs(show.runs, terminal, now_ms)]
     lines += _last_lines(show)

@@ -10,6 +10,8 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.workload import ENDED, WAITING, Phase, Workload
+from stellwerk.core.view import View
+from stellwerk.server.holders import holders_of
 from stellwerk.server.models import (
     Batch,
     CancelBody,
@@ -215,7 +217,16 @@ async def show_workload(ref: FromPath[str], services: Given) -> Show:
 async def explain_workload(ref: FromPath[str], services: Given, run: RunOf = 0) -> Explain:
     """Why here, why not there, why not yet: the stored decision with each candidate's verdict."""
     workload = await services.find(ref)
-    return await asyncio.to_thread(services.pages.explain, workload, run)
+    view = services.engine.view() if workload.phase == "Pending" else None
+    return await asyncio.to_thread(_explained, services, workload, run, view)
+
+
+def _explained(services: Services, workload: Workload, run: int, view: View | None) -> Explain:
+    found = services.pages.explain(workload, run)
+    if view is None or run:
+        return found
+    holders, more = holders_of(services.store, view, found.decision)
+    return msgspec.structs.replace(found, holders=holders, more_holders=more)
 
 
 @get("/workloads/{ref:str}/wait", tags=["workloads"], summary="Wait", opt={"open_to_group": True})

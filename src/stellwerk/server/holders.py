@@ -1,0 +1,96 @@
+"""Says who holds what a waiting workload waits for, and when that is free again.
+
+How long work runs is known as for forecasts: from its time limit and from earlier runs of the same
+work. Nothing decides by it.
+"""
+
+from collections.abc import Mapping
+
+from stellwerk.core.forecast import UNKNOWN
+from stellwerk.core.model.ids import workload_of
+from stellwerk.core.model.resources import Allocation
+from stellwerk.core.place.amounts import amount
+from stellwerk.core.view import View
+from stellwerk.server.models import DecisionView
+from stellwerk.server.outlook import knowledge
+from stellwerk.server.services import PROJECT
+from stellwerk.server.waiting_models import HolderView
+from stellwerk.store import Store
+
+MOST = 8
+LATER = "later"
+"""The verdict of a cluster that has what is wanted, but not free."""
+
+
+def holders_of(
+    store: Store, view: View, decision: DecisionView | None
+) -> tuple[list[HolderView], int]:
+    """Who holds most of what a decision lacked, where it is to be had; and how many others."""
+    wanted: dict[str, dict[str, None]] = {}
+    for candidate in decision.candidates if decision is not None else ():
+        if candidate.verdict == LATER:
+            lacks = wanted.setdefault(candidate.cluster, {})
+            lacks.update(dict.fromkeys(short.resource for short in candidate.shortfalls))
+    if not wanted:
+        return [], 0
+    known = knowledge(store, view, {}).live
+    found = []
+    for cluster in view.clusters:
+        lacks = wanted.get(cluster.cluster.name, {})
+        for run, allocation in cluster.allocations:
+            held = _held(allocation, lacks)
+            if any(held.values()):
+                found.append((-max(held.values()), run, cluster.cluster.name, held))
+    found.sort()
+    holders = []
+    for _, run, place, held in found[:MOST]:
+        row = store.workload(workload_of(run), PROJECT)
+        if row is None:
+            continue
+        began_ms, length = known.get(run, (view.now_ms, UNKNOWN))
+        elapsed_ms = max(0, view.now_ms - began_ms)
+        likely_ms, longest_ms = length.likely(elapsed_ms), length.longest(elapsed_ms)
+        holders.append(
+            HolderView(
+                id=row.workload.id,
+                name=row.workload.name,
+                owner=row.workload.owner,
+                cluster=place,
+                holds=_told(held),
+                since_ms=began_ms,
+                likely_ms=None if likely_ms is None else began_ms + likely_ms,
+                latest_ms=None if longest_ms is None else began_ms + longest_ms,
+            )
+        )
+    return holders, len(found) - len(holders)
+
+
+def _held(allocation: Allocation, lacks: Mapping[str, None]) -> dict[str, int]:
+    """How much an allocation holds of each resource that is lacking."""
+    held: dict[str, int] = {}
+    for resource in lacks:
+        match resource:
+            case "CPUs":
+                held[resource] = sum(part.cpus_milli for part in allocation.nodes)
+            case "memory":
+                held[resource] = sum(part.memory_bytes for part in allocation.nodes)
+            case "disk":
+                held[resource] = sum(part.disk_bytes for part in allocation.nodes)
+            case "nodes at once":
+                held[resource] = len(allocation.nodes)
+            case "GPU memory":
+                shares = (share for part in allocation.nodes for share in part.devices)
+                held[resource] = sum(share.memory_bytes for share in shares)
+            case _:
+                held[resource] = sum(len(part.devices) for part in allocation.nodes)
+    return held
+
+
+def _told(held: Mapping[str, int]) -> str:
+    units = {"CPUs": "milli", "memory": "bytes", "disk": "bytes", "GPU memory": "bytes"}
+    names = {"nodes at once": "nodes"}
+    return ", ".join(
+        f"{amount(count, units.get(resource, ''))} {names.get(resource, resource)}"
+        for resource, count in held.items()
+        if count
+    )

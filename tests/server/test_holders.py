@@ -1,0 +1,62 @@
+"""Who waits is told who holds what it waits for, and when that is free again."""
+
+import pytest
+
+from stellwerk.core.model.resources import Allocation, DeviceShare, NodeAllocation
+from stellwerk.server.holders import _held, _told
+from tests.server.stage import Stage
+
+
+def test_the_holders_are_told_with_what_they_hold(stage: Stage) -> None:
+    """On the cluster that has what is wanted, the largest first; nobody once it runs itself."""
+    small = stage.submit("cpus 1", overrides={"name": "small"})
+    large = stage.submit("cpus 3", overrides={"name": "large"})
+    for one in (small, large):
+        stage.report(stage.started(one["id"]), "Running")
+    waiting = stage.submit("cpus 2", overrides={"name": "late"})
+    stage.until(
+        lambda: stage.get(f"/v1/workloads/{waiting['id']}/explain").json["decision"], "it waits"
+    )
+    told = stage.get("/v1/workloads/late/explain").json
+    assert [(one["name"], one["holds"]) for one in told["holders"]] == [
+        ("large", "3 CPUs"),
+        ("small", "1 CPUs"),
+    ]
+    assert {one["cluster"] for one in told["holders"]} == {"lab"}
+    assert told["more_holders"] == 0
+    assert [one["likely_ms"] for one in told["holders"]] == [None, None]
+    stage.end(f"{large['id']}-1")
+    stage.started(waiting["id"])
+    assert stage.get("/v1/workloads/late/explain").json["holders"] == []
+
+
+def test_what_ended_before_says_when_it_is_free(stage: Stage) -> None:
+    """The same work has taken so long before."""
+    first = stage.submit("cpus 4", overrides={"name": "fit"})
+    stage.end(stage.started(first["id"]))
+    stage.until(lambda: stage.phase(first["id"]) == "Succeeded", "it has ended")
+    again = stage.submit("cpus 4", overrides={"name": "fit"})
+    stage.started(again["id"])
+    waiting = stage.submit("cpus 2", overrides={"name": "late"})
+    path = f"/v1/workloads/{waiting['id']}/explain"
+    stage.until(lambda: stage.get(path).json["holders"], "it waits")
+    [holder] = stage.get(path).json["holders"]
+    assert (holder["id"], holder["latest_ms"]) == (again["id"], None)
+
+
+@pytest.mark.parametrize(
+    ("resource", "told"),
+    [
+        ("CPUs", "2 CPUs"),
+        ("memory", "4 GiB memory"),
+        ("GPU memory", "2 GiB GPU memory"),
+        ("A100", "2 A100"),
+        ("nodes at once", "1 nodes"),
+    ],
+)
+def test_only_what_is_lacking_is_told(resource: str, told: str) -> None:
+    """In the words of the shortfall."""
+    shares = (DeviceShare(0, 1 << 30), DeviceShare(1, 1 << 30))
+    part = NodeAllocation("n1", 2000, memory_bytes=4 << 30, devices=shares)
+    held = _held(Allocation("lab", (part,)), {resource: None})
+    assert _told(held) == told
