@@ -87,17 +87,23 @@ def test_in_a_room_each_replica_has_a_node_of_its_own(
 
 @given(used_rooms(), requests)
 def test_the_tightest_node_comes_first(room: Room, request: Request) -> None:
-    """No other node that could hold it has less free device memory, or as little and less CPU."""
+    """Where nothing is known of what comes: no other node that could hold it has less room.
+
+    Less free device memory, or as little and less CPU, and so on; but work without devices goes to
+    a node that has some only if there is no other.
+    """
     parts = fit(room, request, 1)
     if parts is None:
         return
 
-    def tightness(name: str) -> tuple[int, int, str]:
+    def tightness(name: str) -> tuple[bool, int, int, int, int]:
         node = room.nodes[name]
-        return (sum(node.device_bytes.values()), node.cpus_milli, name)
+        spoils = request.gpu is None and bool(node.node.devices)
+        left = sum(node.device_bytes.values())
+        return (spoils, left, node.cpus_milli, node.memory_bytes, node.disk_bytes)
 
     able = [name for name, node in room.nodes.items() if oracle.ways(node, request)]
-    assert parts[0].node == min(able, key=tightness)
+    assert tightness(parts[0].node) == min(map(tightness, able))
 
 
 @given(used_rooms(), requests)

@@ -17,7 +17,8 @@ from stellwerk.core.model.cluster import Device
 from stellwerk.core.model.resources import Allocation, GpuRequest, NodeAllocation, Request
 from stellwerk.core.place.node import SCREEN_BYTES, NodeRoom, right_kind, share_bytes
 
-MOST_SHAPES = 32
+MIB = 1 << 20
+MOST_SHAPES = 24
 """The commonest shapes of the mix that count; more of them change nothing that was measured."""
 
 PARTS = 1000
@@ -32,26 +33,39 @@ smaller ones leave over, and too much would be given to keep them."""
 Card = tuple[int, int, int, str, str]
 """A device: bytes free, bytes that no run holds, bytes in all, kind, vendor."""
 
-State = tuple[int, int, int, tuple[Card, ...]]
-"""All that counts of a node: milli-CPUs, bytes of memory and of disk, cards with the fullest first.
+
+class Cards:
+    """The cards of a node, the fullest first, with what is known of them under one mix.
+
+    Equal cards are one object (``Scores.cards``), so that comparing them costs nothing.
+    """
+
+    __slots__ = ("cards", "given", "left", "usable", "worth")
+
+    def __init__(self, cards: tuple[Card, ...]) -> None:
+        self.cards = cards
+        self.left = sum(card[1] for card in cards)
+        self.worth: list[Worth] | None = None
+        self.usable: dict[tuple[int, int], int] = {}
+        self.given: dict[GpuRequest, Cards | None] = {}
+
+    def __lt__(self, other: Cards) -> bool:
+        return self.cards < other.cards
+
+
+State = tuple[int, int, int, Cards]
+"""All that counts of a node: milli-CPUs, bytes of memory and of disk, cards.
 
 Two nodes in the same state differ in name alone."""
 
 Mix = tuple[tuple[Request, int], ...]
 """Shapes with GPUs that were asked for, each with its weight."""
 
+Worth = tuple[int, int, int, int, int]
+"""What a shape could take of some cards, in weighted parts; the least CPUs and memory (MiB) that it
+takes to have any of it, and those beside which all of it could be had."""
+
 Key = tuple[bool, int, int, State]
-
-
-def state_of(node: NodeRoom) -> State:
-    """Gives the state that a node is in."""
-    left = node.device_bytes
-    cards = [
-        (left[d.index] - d.foreign_bytes, left[d.index], d.memory_bytes, d.kind, d.vendor)
-        for d in node.node.devices
-    ]
-    cards.sort()
-    return (node.cpus_milli, node.memory_bytes, node.disk_bytes, tuple(cards))
 
 
 def mix_of(nodes: Mapping[str, NodeRoom], allocations: Iterable[Allocation]) -> Mix:
@@ -110,15 +124,34 @@ def _told(one: Request) -> tuple[int | str, ...]:
 class Scores:
     """What states are worth under one mix; remembered, since nodes are often in the same state."""
 
-    __slots__ = ("_free", "_given", "_mix", "_shares", "_usable", "_worth")
+    __slots__ = ("_asks", "_known", "_mix", "_shares", "_ways")
 
     def __init__(self, mix: Mix) -> None:
-        self._mix = [(one, one.gpu, weight) for one, weight in mix if one.gpu is not None]
+        asked = [(one, weight, one.gpu) for one, weight in mix if one.gpu is not None]
+        self._asks = list(dict.fromkeys(gpu for _, _, gpu in asked))
+        at = {gpu: 3 * number for number, gpu in enumerate(self._asks)}
+        self._mix = [(one, weight, at[gpu]) for one, weight, gpu in asked]
+        self._known: dict[tuple[Card, ...], Cards] = {}
+        self._ways: dict[Card, list[int]] = {}
         self._shares: dict[tuple[GpuRequest, int, str, str], int] = {}
-        self._given: dict[tuple[GpuRequest, tuple[Card, ...]], tuple[Card, ...] | None] = {}
-        self._worth: dict[tuple[Card, ...], _Worth] = {}
-        self._usable: dict[tuple[int, int, tuple[Card, ...]], int] = {}
-        self._free: dict[tuple[Card, ...], int] = {}
+
+    def state_of(self, node: NodeRoom) -> State:
+        """Gives the state that a node is in."""
+        left = node.device_bytes
+        cards = [
+            (left[d.index] - d.foreign_bytes, left[d.index], d.memory_bytes, d.kind, d.vendor)
+            for d in node.node.devices
+        ]
+        return (node.cpus_milli, node.memory_bytes, node.disk_bytes, self.cards(cards))
+
+    def cards(self, cards: list[Card]) -> Cards:
+        """Gives the one object for these cards."""
+        cards.sort()
+        key = tuple(cards)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Cards(key)
+        return known
 
     def key(self, request: Request, state: State) -> Key | None:
         """Gives what a request is ordered by on a node in this state; None where it doesn't fit.
@@ -130,11 +163,9 @@ class Scores:
         if after is None:
             return None
         cards = state[3]
-        lost = self.usable(state) - self.usable(after) if cards else 0
-        left = self._free.get(cards)
-        if left is None:
-            left = self._free[cards] = sum(card[1] for card in cards)
-        return (request.gpu is None and bool(cards), lost, left, state)
+        if not cards.cards:
+            return (False, 0, 0, state)
+        return (request.gpu is None, self.usable(state) - self.usable(after), cards.left, state)
 
     def after(self, request: Request, state: State) -> State | None:
         """Gives the state of a node when a replica was put on it; None where it doesn't fit."""
@@ -146,27 +177,24 @@ class Scores:
             return None
         if disk < 0 and request.disk_bytes:
             return None
-        if request.gpu is None:
+        gpu = request.gpu
+        if gpu is None:
             return (cpus, memory, disk, cards)
-        asked = (request.gpu, cards)
-        if asked not in self._given:
-            self._given[asked] = self._without(request.gpu, cards)
-        given = self._given[asked]
+        if gpu not in cards.given:
+            cards.given[gpu] = self._without(gpu, cards.cards)
+        given = cards.given[gpu]
         return None if given is None else (cpus, memory, disk, given)
 
-    def _without(self, gpu: GpuRequest, cards: tuple[Card, ...]) -> tuple[Card, ...] | None:
+    def _without(self, gpu: GpuRequest, cards: tuple[Card, ...]) -> Cards | None:
         wanted = gpu.count
         after = list(cards)
         for at, card in enumerate(cards):
             share = self._share(gpu, card)
             if wanted and share >= 0:
-                free, left, *what = card
-                after[at] = (free - share, left - share, *what)  # type: ignore[assignment]
+                free, left, size, kind, vendor = card
+                after[at] = (free - share, left - share, size, kind, vendor)
                 wanted -= 1
-        if wanted:
-            return None
-        after.sort()
-        return tuple(after)
+        return None if wanted else self.cards(after)
 
     def _share(self, gpu: GpuRequest, card: Card) -> int:
         """What a request takes of a card; below zero where the card can't serve it now."""
@@ -184,72 +212,66 @@ class Scores:
     def usable(self, state: State) -> int:
         """Gives how much of the free device memory the mix could still take, in weighted parts."""
         cpus, memory, _, cards = state
-        asked = (cpus, memory, cards)
-        known = self._usable.get(asked)
+        known = cards.usable.get((cpus, memory))
         if known is None:
-            worth = self._worth.get(cards)
-            if worth is None:
-                worth = self._worth[cards] = _Worth(self, cards)
-            known = self._usable[asked] = worth.with_room(cpus, memory)
+            if cards.worth is None:
+                cards.worth = self.worth(cards.cards)
+            known = cards.usable[cpus, memory] = _with_room(cards.worth, cpus, memory // MIB)
         return known
 
     def free(self, state: State) -> int:
         """Gives all of a node's free device memory, in the same weighted parts as ``usable``."""
-        weights = sum(weight for _, _, weight in self._mix)
-        cards = state[3]
-        return weights * sum(max(free, 0) * PARTS // size for free, _, size, *_ in cards if size)
+        weights = sum(weight for _, weight, _ in self._mix)
+        return weights * sum(
+            max(free, 0) * PARTS // size for free, _, size, *_ in state[3].cards if size
+        )
 
-    def takers(self, cards: tuple[Card, ...]) -> Iterable[tuple[int, int, Request]]:
-        """Gives for each shape of the mix what it could take of the cards, and how often."""
-        for one, gpu, weight in self._mix:
-            parts = times = able = 0
-            for card in cards:
-                share = self._share(gpu, card)
-                if share >= 0:
-                    free, _, size, *_ = card
-                    able += 1
-                    times += free // share if gpu.shares and share else 1
-                    parts += min(free * PARTS // size, PARTS) if gpu.shares else PARTS
-            if able >= gpu.count > 0:
-                yield weight * parts, max(times // gpu.count, 1), one
-
-
-class _Worth:
-    """What cards are worth at most, and with how many CPUs and how much memory beside them."""
-
-    __slots__ = ("_cpus", "_memory", "_most", "_takers")
-
-    def __init__(self, scores: Scores, cards: tuple[Card, ...]) -> None:
+    def worth(self, cards: tuple[Card, ...]) -> list[Worth]:
+        """Gives for each shape of the mix what it could take of the cards, and beside how much."""
         counted, of = STRETCH
-        self._takers = [
-            (
-                worth,
-                one.cpus_milli,
-                one.memory_bytes,
-                -(-one.cpus_milli * times * counted // of),
-                -(-one.memory_bytes * times * counted // of),
-            )
-            for worth, times, one in scores.takers(cards)
-        ]
-        self._most = sum(one[0] for one in self._takers)
-        self._cpus = max((max(one[1], one[3]) for one in self._takers), default=0)
-        self._memory = max((max(one[2], one[4]) for one in self._takers), default=0)
+        sums = list(map(sum, zip(*map(self._ways_of, cards), strict=True)))
+        found = []
+        for one, weight, at in self._mix:
+            able, times, parts = sums[at : at + 3] if sums else (0, 0, 0)
+            gpu = self._asks[at // 3]
+            if able >= gpu.count > 0:
+                often = max(times // gpu.count, 1)
+                cpus, memory = one.cpus_milli, -(-one.memory_bytes // MIB)
+                all_cpus = max(-(-cpus * often * counted // of), cpus)
+                all_memory = max(-(-memory * often * counted // of), memory)
+                found.append((weight * parts, cpus, memory, all_cpus, all_memory))
+        return found
 
-    def with_room(self, cpus: int, memory: int) -> int:
-        """Gives what the cards are worth beside so many CPUs and so much memory."""
-        if cpus >= self._cpus and memory >= self._memory:
-            return self._most
-        usable = 0
-        for worth, least_cpus, least_memory, all_cpus, all_memory in self._takers:
-            if (cpus < least_cpus and least_cpus) or (memory < least_memory and least_memory):
-                continue
-            part = worth
-            if cpus < all_cpus:
-                part = worth * cpus // all_cpus
-            if memory < all_memory:
-                part = min(part, worth * memory // all_memory)
+    def _ways_of(self, card: Card) -> list[int]:
+        """For each way in which the mix asks for devices: able or not, how often, for how much."""
+        known = self._ways.get(card)
+        if known is None:
+            known = self._ways[card] = []
+            free, _, size, *_ = card
+            for gpu in self._asks:
+                share = self._share(gpu, card)
+                if share < 0:
+                    known += (0, 0, 0)
+                elif gpu.shares:
+                    known += (1, free // share if share else 1, min(free * PARTS // size, PARTS))
+                else:
+                    known += (1, 1, PARTS)
+        return known
+
+
+def _with_room(worth: list[Worth], cpus: int, memory: int) -> int:
+    """Gives what cards are worth beside so many CPUs and so much memory (MiB)."""
+    usable = 0
+    for part, least_cpus, least_memory, all_cpus, all_memory in worth:
+        if cpus >= all_cpus and memory >= all_memory:
             usable += part
-        return usable
+        elif (cpus >= least_cpus or not least_cpus) and (
+            memory >= least_memory or not least_memory
+        ):
+            by_cpus = part * cpus // all_cpus if cpus < all_cpus else part
+            by_memory = part * memory // all_memory if memory < all_memory else part
+            usable += min(by_cpus, by_memory)
+    return usable
 
 
 class _Asked:
@@ -275,7 +297,7 @@ class Packing:
         self._asked: dict[Request, _Asked] = {}
         for node in nodes:
             if node.node.state == "ready":
-                self._enter(node.node.name, state_of(node))
+                self._enter(node.node.name, self.scores.state_of(node))
 
     def copy(self) -> Packing:
         """Gives the same order, to be changed on its own."""
@@ -292,7 +314,7 @@ class Packing:
         """Takes note that what is free on a node has changed."""
         name = node.node.name
         before = self._at.get(name)
-        if before is not None and before != (now := state_of(node)):
+        if before is not None and before != (now := self.scores.state_of(node)):
             names = self._names[before]
             del names[bisect_left(names, name)]
             self._enter(name, now)
@@ -328,23 +350,11 @@ class Packing:
             heappush(heap, key)
         return found
 
-
-def usable_after(
-    nodes: Iterable[NodeRoom], packing: Packing, request: Request, num_nodes: int
-) -> float:
-    """Gives the part of the free device memory (0..1) that the mix could use after a placement.
-
-    1 where nothing is left to be useless; nothing is placed where the request doesn't fit.
-    """
-    scores = packing.scores
-    chosen = dict.fromkeys(packing.best(request, num_nodes), True)
-    usable = free = 0
-    for node in nodes:
-        if node.node.state != "ready":
-            continue
-        state = state_of(node)
-        if node.node.name in chosen and len(chosen) == num_nodes:
-            state = scores.after(request, state) or state
-        usable += scores.usable(state)
-        free += scores.free(state)
-    return min(usable / free, 1.0) if free else 1.0
+    def usable(self) -> tuple[int, int]:
+        """Gives how much device memory the mix could use, and how much is free, weighted alike."""
+        usable = free = 0
+        for state, names in self._names.items():
+            if names:
+                usable += len(names) * self.scores.usable(state)
+                free += len(names) * self.scores.free(state)
+        return usable, free

@@ -93,7 +93,7 @@ class ClusterRoom:
         if self.open is self.free:
             self.open = self.free.copy()
         for part in parts:
-            self.open.nodes[part.node].take(part)
+            self.open.take_part(part)
         self.kept_for.append(name)
 
     def _touch(self) -> None:
