@@ -40,6 +40,12 @@ def planned(**more: Any) -> Planned:
     )
 
 
+MEANINGS = (
+    "(room: percent of its CPUs that would stay free; devices: less where it would take a node "
+    "with accelerators and needs none; =: the sum, the most wins)"
+)
+
+
 def test_what_starts_now() -> None:
     """An arrow where it goes, the scores of the others, the next best, and what would turn it."""
     answer = planned(
@@ -59,8 +65,7 @@ def test_what_starts_now() -> None:
         "  ->  laptop   starts now    40        0  40",
         "      rack     fits          20        0  20",
         "      k017     later                          capacity: 2 CPUs asked, 1 free on laptop",
-        "  (room: percent of its CPUs that would stay free; devices: less where it would take a node "
-        "with accelerators and needs none; =: the sum, the most wins)",
+        f"  {MEANINGS}",
         "would start now on laptop",
         "next best: rack",
         "what would change it: rack wins if it scores 21 more",
