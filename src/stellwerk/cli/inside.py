@@ -16,6 +16,7 @@ from types import FrameType
 
 from stellwerk.cli.errors import INTERRUPTED
 from stellwerk.client.execs import ExecSession
+from stellwerk.core.model.errors import StellwerkError
 
 READ_BYTES = 32 * 1024
 _SIZE, _INTERRUPT, _LOOK = b"w", b"i", b"l"
@@ -37,11 +38,17 @@ def carry(session: ExecSession, *, stdin: bool, terminal: bool) -> int:
     session.on_room = feeder.look
     with _raw() if terminal and stdin else contextlib.nullcontext(), _signals(feeder, terminal):
         feeder.start()
+        at_line_start = True
         try:
             for name, data in session:
                 _write(1 if name == "stdout" else 2, data)
+                at_line_start = data.endswith(b"\n")
         except KeyboardInterrupt:
             return INTERRUPTED
+        except StellwerkError:
+            if terminal and not at_line_start:
+                _write(2, b"\r\n")  # what is said next begins on a line of its own
+            raise
         finally:
             session.close()
             feeder.stop()

@@ -58,9 +58,9 @@ async def open_session(socket: str, order: ExecOrder) -> LocalSession:
         request = {"id": 1, "op": "exec", "run": order.run, "rank": order.rank}
         await session.send(msgspec.json.encode(request) + b"\n")
         async with asyncio.timeout(ANSWER_S):
-            said = msgspec.json.decode(await reader.readuntil(b"\n"), type=dict[str, object])
+            said = msgspec.json.decode(await reader.readline(), type=dict[str, object])
         _refuse_if_refused(said)
-    except (OSError, ValueError, EOFError, TimeoutError) as error:
+    except (OSError, ValueError, TimeoutError) as error:
         await session.close()
         raise _silent(f"the agent doesn't say whether it runs the command: {error}") from error
     except BaseException:
