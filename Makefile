@@ -7,10 +7,13 @@
 # make clean   removes the environment and every cache
 #
 # PYTHON=…     picks the interpreter of the environment (3.11 or newer)
+# workers=…    runs so many tests at once (3; many of them wait for processes)
+# slowest=…    tells after the tests which of them took longest, so many of them
 
 MAKEFLAGS += --no-print-directory
 bin := .venv/bin
-workers ?= 2
+workers ?= 3
+slowest ?=
 
 soak_script := scripts/soak
 bench_script := bench/run
@@ -30,7 +33,7 @@ run: environment
 	$(bin)/stellwerk run examples/digits/task.yaml --env "PYTHON=$(CURDIR)/$(bin)/python"
 
 test: lint
-	@scripts/tests $(workers)
+	@scripts/tests $(workers) $(if $(slowest),--durations=$(slowest))
 
 lint: environment
 	$(bin)/ruff check .

@@ -5,6 +5,7 @@ machines, and never does on others.
 """
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 PATIENCE_S = 15.0
@@ -19,9 +20,14 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
+def wait_until(holds: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
+    """Waits until something holds."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(0.005)
+
+
 def wait_gone(pid: int, timeout_s: float = PATIENCE_S) -> None:
     """Waits until a process runs no more."""
-    deadline = time.monotonic() + timeout_s
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.005)
+    wait_until(lambda: not is_alive(pid), f"the end of process {pid}", timeout_s)

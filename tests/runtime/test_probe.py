@@ -10,6 +10,7 @@ import pytest
 
 from stellwerk.runtime import cgroups, nvml, system
 from stellwerk.runtime.probe import probe
+from tests.processes import wait_until
 from tests.runtime.rig import Rig
 
 GIB = 1024**3
@@ -70,6 +71,9 @@ def test_process_on_a_gpu_is_known_as_a_run(library: str, monkeypatch: pytest.Mo
     try:
         monkeypatch.setenv("STELLWERK_NVML_LIBRARY", library)
         monkeypatch.setenv("STAND_IN_PID", str(job.pid))
+        # What uses a device has long begun; one that just begins has no environment yet.
+        environ = Path(f"/proc/{job.pid}/environ")
+        wait_until(lambda: b"my-run" in environ.read_bytes(), "its environment")
         assert nvml.devices()["gpus"][0]["processes"][0]["run"] == "my-run"
     finally:
         job.kill()

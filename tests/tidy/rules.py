@@ -52,6 +52,11 @@ class Source:
         return ast.parse(self.text)
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of the tree: many rules look through it, and walking takes most of their time."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def module(self) -> str:
         """The dotted name: `src/stellwerk/core/plan.py` is `stellwerk.core.plan`."""
         name = self.path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
@@ -183,7 +188,7 @@ def no_swallowed_errors(sources: list[Source]) -> list[str]:
     return [
         source.says(node, "an error is swallowed: handle it, or name it and say why it may be")
         for source in python_files(sources)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ExceptHandler) and all(map(_does_nothing, node.body))
         if _is_broad(node) or not _has_comment(source, node)
     ]
@@ -215,7 +220,7 @@ def no_stubs(sources: list[Source]) -> list[str]:
     return [
         source.says(node, "something is left unwritten: write it, or leave the function out")
         for source in python_files(sources)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Name) and node.id == "NotImplementedError"
     ]
 
@@ -250,7 +255,7 @@ def imported_names(source: Source) -> Iterator[tuple[ast.AST, str]]:
     package = source.module.split(".")
     if not source.path.endswith("__init__.py"):
         package.pop()
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias.name
@@ -285,6 +290,6 @@ def no_module_is_forgotten(sources: list[Source], entry_points: Iterable[str]) -
 
 
 def _names_in_text(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from re.findall(r"stellwerk(?:\.\w+)+", node.value)
