@@ -120,14 +120,14 @@ def _take(gathered: Gathered, report: Report, node: Node) -> None:
     handler = _handler(aside, node)
     if handler is not None:
         handler(one, aside, node)
-    for each in aside.problems:
-        report.add(each)
+    for problem in aside.problems:
+        report.add(problem)
     report.uncounted += aside.uncounted
     report.notices += aside.notices[: _MOST_NOTICES - len(report.notices)]
     report.ignored += aside.ignored[: _MOST_NOTICES - len(report.ignored)]
     if handler is None:
         return
-    if aside.uncounted or any(each.code != SCORE_CUT for each in aside.problems):
+    if aside.uncounted or any(problem.code != SCORE_CUT for problem in aside.problems):
         gathered.pass_over(_name_of(node))
     else:
         gathered.absorb(one)

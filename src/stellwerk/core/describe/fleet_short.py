@@ -78,9 +78,8 @@ def _costs(report: Report, node: Node, path: str) -> Costs:
 
 
 def _window(report: Report, node: Node, path: str) -> tuple[int, int] | None:
-    if node.text is not None:
-        ends = [parse_moment(end) for end in node.text.split("/")]
-        node = Node("map", node.line, node.column)
+    if node.kind == "scalar":
+        ends = [parse_moment(end) for end in str(node.value).split("/")]
         if len(ends) != 2 or any(end is None or end.tzinfo is None for end in ends):
             report.problem("spec/value", node, path, f"`{path}` isn't a window", WINDOW_HELP)
             return None
@@ -169,7 +168,7 @@ def short_cluster(gathered: Gathered, report: Report, node: Node) -> None:
     found = read_map(report, node, "", CLUSTER_FIELDS, hints=HINTS)
     name = found.get("name")
     if name is None:
-        if "name" not in found:
+        if "name" not in found and node.get("metadata") is None:
             report.problem("spec/missing", node, "name", "the cluster has no `name`")
         return
     gathered.first("Cluster", name, node=node)
