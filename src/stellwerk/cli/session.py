@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 import msgspec
@@ -59,37 +59,36 @@ def label_of(row: Row) -> str:
 
 def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names for a shell's completion; asks a running server only, and remembers for 5 s."""
-    try:
-        names = _remembered_names()
-    except StellwerkError:
-        return []
+    names = remembered("names", lambda client: _names_of(client, all=True))
     return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_live(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of what waits or runs, for the verbs that change its course."""
-    try:
-        with connect(start=False) as client:
-            names = [row.name for row in client.list(limit=NAMES)]
-    except StellwerkError:
-        return []
+    names = remembered("live", lambda client: _names_of(client, all=False))
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _remembered_names() -> list[str]:
-    with connect(start=False) as client:
-        return _names_of(client)
-
-
-def _names_of(client: Client) -> list[str]:
-    path = os.path.join(client.settings.cache, "names.json")
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        if 0 <= time.time() - os.stat(path).st_mtime < REMEMBERED_S:
-            with open(path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=list[str])
-    names = [row.name for row in client.list(all=True, limit=NAMES)]
+def remembered(what: str, ask: Callable[[Client], list[str]]) -> list[str]:
+    """Words for a completion: those of the last 5 s, or of a server that runs; else none."""
+    try:
+        with connect(start=False) as client:
+            path = os.path.join(client.settings.cache, f"{what}.json")
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                if 0 <= time.time() - os.stat(path).st_mtime < REMEMBERED_S:
+                    with open(path, "rb") as file:
+                        return msgspec.json.decode(file.read(), type=list[str])
+            words = ask(client)
+    except StellwerkError:
+        return []
     with contextlib.suppress(OSError):
-        os.makedirs(client.settings.cache, mode=0o700, exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(msgspec.json.encode(names))
-    return names
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        written = f"{path}.{os.getpid()}"
+        with open(written, "wb") as file:
+            file.write(msgspec.json.encode(words))
+        os.replace(written, path)
+    return words
+
+
+def _names_of(client: Client, *, all: bool) -> list[str]:
+    return [row.name for row in client.list(all=all, limit=NAMES)]

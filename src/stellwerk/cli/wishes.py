@@ -12,6 +12,12 @@ from typing import Any
 
 import click
 
+from stellwerk.cli.completing import (
+    complete_clusters,
+    complete_file,
+    complete_folder,
+    complete_queues,
+)
 from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
 from stellwerk.cli.render.units import plural, size
 from stellwerk.cli.session import parse_labels
@@ -65,14 +71,24 @@ class TaskCommand(ReadsOn):
 
 _OPTIONS = (
     click.option("-n", "--name", help="Name it; a number is added if it is taken."),
-    click.option("--workdir", help="Pack this folder instead of the file's `workdir`."),
+    click.option(
+        "--workdir",
+        metavar="FOLDER",
+        shell_complete=complete_folder,
+        help="Pack this folder instead of the file's `workdir`.",
+    ),
     click.option("--gpus", metavar="A100:2", help="Accelerators per node."),
     click.option("--cpus", metavar="4+", help="CPUs per node; + for at least."),
     click.option("--memory", metavar="16+", help="Memory per node in GiB; + for at least."),
     click.option("--num-nodes", metavar="N", help="Nodes started together."),
-    click.option("--infra", metavar="CLUSTER", help="Only there, e.g. ssh/k017."),
+    click.option(
+        "--infra",
+        metavar="CLUSTER",
+        shell_complete=complete_clusters,
+        help="Only there, e.g. ssh/k017.",
+    ),
     click.option("--priority", metavar="N", help="-1000 to 1000; higher goes first."),
-    click.option("--queue", help="The queue it waits in."),
+    click.option("--queue", shell_complete=complete_queues, help="The queue it waits in."),
     click.option("--gpu-memory", metavar="12Gi", help="Share a GPU: this much of its memory."),
     click.option("--time-limit", metavar="2h", help="Stopped, with notice, after this time."),
     click.option("--checkpoint-grace", metavar="90s", help="Time to save when it must stop."),
@@ -81,6 +97,7 @@ _OPTIONS = (
         "--env-file",
         metavar="FILE",
         multiple=True,
+        shell_complete=complete_file,
         help="Set variables from NAME=VALUE lines.",
     ),
     click.option(

@@ -7,6 +7,7 @@ import stat
 import click
 from msgspec import Struct
 
+from stellwerk.cli.completing import complete_area, complete_file, complete_source
 from stellwerk.cli.errors import CommandError, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.places import Place, find
@@ -27,7 +28,7 @@ class FileLine(Struct):
 
 @click.command("ls", epilog="Example: stw ls digits outputs:")
 @click.argument("name", shell_complete=complete_names)
-@click.argument("path", default="", metavar="[PATH]")
+@click.argument("path", default="", metavar="[PATH]", shell_complete=complete_area)
 @list_options
 def ls(name: str, path: str, output: Output) -> None:
     """List files of a job: in its work directory, or `outputs:PATH`, `checkpoints:PATH`."""
@@ -61,8 +62,8 @@ def ls(name: str, path: str, output: Output) -> None:
 
 
 @click.command("cp", epilog="Example: stw cp digits:outputs:model.pkl .")
-@click.argument("source", metavar="NAME:PATH")
-@click.argument("destination", metavar="DEST", default=".")
+@click.argument("source", metavar="NAME:PATH", shell_complete=complete_source)
+@click.argument("destination", metavar="DEST", default=".", shell_complete=complete_file)
 @click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
 def cp(source: str, destination: str, force: bool) -> None:
     """Copy a file or folder of a job here: NAME:PATH, NAME:outputs:PATH, NAME:checkpoints:PATH."""

@@ -2,6 +2,7 @@
 
 import click
 
+from stellwerk.cli.completing import complete_clusters
 from stellwerk.cli.output import Output, list_options, write_list
 from stellwerk.cli.render.clusters import GpuLine, gpu_columns, gpu_lines, summary
 from stellwerk.cli.session import connect
@@ -9,7 +10,7 @@ from stellwerk.cli.watching import watched
 
 
 @click.command("gpu", epilog="Example: stw gpu -w")
-@click.argument("cluster", required=False)
+@click.argument("cluster", required=False, shell_complete=complete_clusters)
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever it changes.")
 @list_options
 def command(cluster: str | None, watch: bool, output: Output) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from stellwerk.cli.completing import complete_file
 from stellwerk.cli.output import Output, narrate, one_options, write_one
 from stellwerk.cli.render.plan import lines_of
 from stellwerk.cli.session import connect, now_ms
@@ -25,7 +26,7 @@ OUR_FLAGS = ("--ascii",)
 
 
 @click.command("plan", cls=TaskCommand, epilog="Example: stw plan train.yaml --gpus A100:2")
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=complete_file)
 @task_options
 @one_options
 def command(file: str | None, output: Output, **flags: Any) -> None:

@@ -7,7 +7,7 @@ import click
 from stellwerk.cli.output import Output, limit_option, list_options, most_of, write_list
 from stellwerk.cli.render.phases import DOING
 from stellwerk.cli.render.workloads import columns
-from stellwerk.cli.session import connect, label_of, now_ms, parse_labels
+from stellwerk.cli.session import complete_names, connect, label_of, now_ms, parse_labels
 from stellwerk.cli.watching import watched
 from stellwerk.client.api import Client
 from stellwerk.client.parts import Query, list_query
@@ -15,7 +15,7 @@ from stellwerk.client.wire import Row
 
 
 @click.command("ps", epilog="Example: stw ps -A 'sweep-*' --phase Failed")
-@click.argument("pattern", required=False, metavar="[PATTERN]")
+@click.argument("pattern", required=False, metavar="[PATTERN]", shell_complete=complete_names)
 @click.option("-A", "--all", "everything", is_flag=True, help="Those that have ended, too.")
 @click.option(
     "-l", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="With this label."

@@ -5,6 +5,7 @@ from itertools import count
 
 import click
 
+from stellwerk.cli.completing import complete_queues
 from stellwerk.cli.output import Output, limit_option, list_options, most_of, write_list
 from stellwerk.cli.render.units import plural
 from stellwerk.cli.render.workloads import queue_columns
@@ -19,7 +20,7 @@ RUNNING = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
 
 
 @click.command("queue", epilog="Example: stw queue -o wide")
-@click.argument("queue", required=False)
+@click.argument("queue", required=False, shell_complete=complete_queues)
 @click.option(
     "-l", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="With this label."
 )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import click
 
+from stellwerk.cli.completing import complete_nodes
 from stellwerk.cli.errors import NOT_FOUND, CommandError, StopError, exit_code_of, lines_of
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.render.phases import phase_cell
@@ -21,7 +22,13 @@ COLUMNS: list[Column[Resumed]] = [
 
 
 @click.command("resume", epilog="Example: stw resume room   stw resume room/pc07")
-@click.argument("places", nargs=-1, required=True, metavar="CLUSTER[/NODE]...")
+@click.argument(
+    "places",
+    nargs=-1,
+    required=True,
+    metavar="CLUSTER[/NODE]...",
+    shell_complete=complete_nodes,
+)
 @list_options
 def command(places: tuple[str, ...], output: Output) -> None:
     """Take nodes back into use that were quarantined because everything failed on them.

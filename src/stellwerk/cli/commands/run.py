@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from stellwerk.cli.completing import complete_file
 from stellwerk.cli.errors import INTERRUPTED, OURS, lines_of
 from stellwerk.cli.follow import follow
 from stellwerk.cli.output import write_data
@@ -27,7 +28,7 @@ from stellwerk.core.model.errors import StellwerkError
 
 
 @click.command("run", cls=TaskCommand, epilog="Example: stw run train.yaml --env EPOCHS=3")
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=complete_file)
 @click.option("-d", "--detach", is_flag=True, help="Submit only; don't follow.")
 @task_options
 @click.option("--hold", is_flag=True, help="Keep it back until `stw release`.")
