@@ -32,6 +32,7 @@ EXAMPLES = {
     "secret-in-text": "secrets: {A: null}\nworkdir: $A/x\nrun: x",
     "accelerator-count": "resources: {accelerators: 'A100:1.5'}\nrun: x",
     "launcher": "resources: {labels: {stellwerk/launcher: mpi}}\nrun: x",
+    "wishes": "resources: {labels: {stellwerk/objective: cost}}\nrun: x",
     "placement": "resources: {labels: {stellwerk/placement: p}}\nrun: x",
     "move-after": "resources: {labels: {stellwerk/move-after: 5m}}\nrun: x",
 }

@@ -21,6 +21,7 @@ from stellwerk.core.describe.fields import (
     unknown_field,
 )
 from stellwerk.core.describe.nodes import Node, Report
+from stellwerk.core.describe.task_wishes import WISHES, wishes_of
 from stellwerk.core.model.quantity import SECOND_MS, BadQuantity, parse_duration, parse_size
 from stellwerk.core.model.task import AbortRule, NoticeSignal
 
@@ -177,6 +178,7 @@ EXTRAS: dict[str, Reader] = {
     "notice": notice_signals,
     "abort-when": abort_when,
     "setup-cache": setup_inputs,
+    **WISHES,
 }
 
 
@@ -253,6 +255,9 @@ def task_fields(extras: dict[str, Any]) -> dict[str, Any]:
         "setup-cache": "setup_inputs",
     }
     fields = {named[name]: value for name, value in extras.items() if name in named}
+    wishes = wishes_of(extras)
+    if wishes is not None:
+        fields["wishes"] = wishes
     chosen = extras.get("priority")
     if chosen is not None:
         fields["priority" if isinstance(chosen, int) else "priority_class"] = chosen

@@ -21,6 +21,7 @@ from stellwerk.core.describe.places import (
     names_login,
     targets,
 )
+from stellwerk.core.describe.task_wishes import WISHES
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.task import Dag, GitWorkdir, ResourceRequest, Task
 
@@ -136,6 +137,12 @@ TABLE: tuple[_Line, ...] = (
             label.as_text().lower() not in {"auto", "node"}
             for label in _labels(node, "stellwerk/launcher")
         ),
+    ),
+    _Line(
+        "wishes", "resources.labels", lambda task: task.wishes,
+        "limits, an objective or data of a fleet can be planned, but aren't kept by a run yet",
+        "remove the labels to run it; `stw plan --fleet FLEET.yaml` says where it would go with them",
+        lambda node: any(_labels(node, f"stellwerk/{name}") for name in WISHES),
     ),
     _Line(
         "placement", "resources.labels.stellwerk/placement", lambda task: task.placement,

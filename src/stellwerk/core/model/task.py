@@ -13,6 +13,7 @@ import msgspec
 
 from stellwerk.core.model.devices import AcceleratorSelector
 from stellwerk.core.model.errors import Notice
+from stellwerk.core.model.placement import Limits, Objective, Prioritizer, SpreadConstraint
 from stellwerk.core.model.quantity import Amount
 
 Choice = Literal["one", "any_of", "ordered"]
@@ -191,6 +192,22 @@ class SecretRef(msgspec.Struct, frozen=True, omit_defaults=True):
     mount_path: str | None = None
 
 
+class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one task wishes of the fleet, beside its resources and its placement.
+
+    `clusters` is over how many clusters a service is put.
+    """
+
+    objective: Objective | Literal[""] = ""
+    usd_per_hour_of_waiting: float = 0.0
+    limits: Limits = Limits()
+    prioritizers: tuple[Prioritizer, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    standby: int = 0
+    clusters: int | None = None
+    prewarm: bool = False
+
+
 class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     """What the user wrote, with its meaning fixed.
 
@@ -233,6 +250,7 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     launcher: str | None = None
     shell: str | None = None
     placement: str | None = None
+    wishes: Wishes | None = None
     move_after_ms: int | None = None
     notice_signals: tuple[NoticeSignal, ...] = ()
     abort_when: tuple[AbortRule, ...] = ()

@@ -1,0 +1,74 @@
+"""Decides what labels of a task say about where it should go: limits, objective, data, spread.
+
+They have the names and the readers of the annotations of a Placement, so that what is a policy for
+all may also be the wish of one task; a wish can only add to the policy that the task names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stellwerk.core.describe.fields import Reader, integer, one_of
+from stellwerk.core.describe.fleet_amounts import from_text
+from stellwerk.core.describe.nodes import Node, Report
+from stellwerk.core.describe.placement_extras import EXTRAS as OF_PLACEMENTS
+from stellwerk.core.describe.placement_extras import listed
+from stellwerk.core.model.placement import Limits, SpreadConstraint
+from stellwerk.core.model.task import Wishes
+
+SHARED = (
+    "objective", "usd-per-hour-of-waiting", "standby", "max-usd", "max-usd-per-hour", "finish-by",
+    "require", "max-latency", "clients", "prioritize",
+)  # fmt: skip
+"""Annotations of placements that are labels of tasks too."""
+
+
+def _spread(report: Report, node: Node, path: str) -> tuple[SpreadConstraint, ...] | None:
+    """`region`, `zone`, or keys of labels: over these, at most one replica more in one than in
+    another; a `?` after a key makes it a wish.
+    """
+    found = []
+    for written in listed(report, node, path) or ():
+        key = written.removesuffix("?")
+        soft = key != written
+        label = DOMAINS.get(key, key)
+        when: Any = "ScheduleAnyway" if soft else "DoNotSchedule"
+        found.append(SpreadConstraint(label, when_unsatisfiable=when))
+    return tuple(found) or None
+
+
+DOMAINS = {
+    "region": "topology.kubernetes.io/region",
+    "zone": "topology.kubernetes.io/zone",
+}
+"""Short names of the usual failure domains, with the labels that clusters have for them."""
+
+WISHES: dict[str, Reader] = {
+    **{name: OF_PLACEMENTS[name] for name in SHARED},
+    "prewarm": one_of(("yes", "no")),
+    "spread": _spread,
+    "clusters": from_text(integer(1, 1000)),
+}
+
+
+def wishes_of(extras: dict[str, Any]) -> Wishes | None:
+    """The wishes among the extras of a task; None where it has none."""
+    if not any(name in extras for name in WISHES):
+        return None
+    return Wishes(
+        objective=extras.get("objective", ""),
+        usd_per_hour_of_waiting=float(extras.get("usd-per-hour-of-waiting", 0)),
+        limits=Limits(
+            claims=extras.get("require", ()),
+            usd_max=float(extras.get("max-usd", 0)),
+            usd_per_hour_max=float(extras.get("max-usd-per-hour", 0)),
+            finish_by_ms=extras.get("finish-by", 0),
+            latency_ms=extras.get("max-latency", 0.0),
+            client_regions=extras.get("clients", ()),
+        ),
+        prioritizers=extras.get("prioritize", ()),
+        spread=extras.get("spread", ()),
+        standby=extras.get("standby", 0),
+        clusters=extras.get("clusters"),
+        prewarm=extras.get("prewarm") == "yes",
+    )
