@@ -47,6 +47,10 @@ from tests.core.data.fleets import GB, HOUR_MS, IMGS, NOW, cluster, fleet, job, 
         (show_data(12_500 * GB), "12.5 TB"),
         (show_share(450 * GB, 450 * GB), "450 of 450 GB"),
         (show_share(171.9 * GB, 322.4554 * GB), "171.9 of 322.5 GB"),
+        (show_data(450 * 2**30), "450 GiB"),
+        (show_data(1536 * 2**20), "1.5 GiB"),
+        (show_data(450 * 2**30 * 0.5), "225 GiB"),
+        (show_share(90 * 2**30, 450 * 2**30), "90 of 450 GiB"),
         (show_share(0, 2 * GB), "0 of 2 GB"),
         (show_share(20_000_000, 2 * GB), "0.02 of 2 GB"),
         (show_span(0), "0 s"),
@@ -77,11 +81,22 @@ def test_amounts_for_people(shown: str, text: str) -> None:
     assert shown == text
 
 
+DATA_UNITS = {
+    "B": 1,
+    "kB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "PB": 1e15,
+    **{f"{letter}iB": 1024.0**power for power, letter in enumerate("KMGTP", 1)},
+}
+
+
 @given(st.floats(0.001, 1e15))
 def test_what_is_told_as_enough_is_enough(amount: float) -> None:
     """What is shown rounded up is never less than what is asked, and hardly more."""
     for shown, units in (
-        (at_least_data(amount), {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}),
+        (at_least_data(amount), DATA_UNITS),
         (at_least_span(amount), {"s": 1, "min": 60, "h": 3600, "d": 86_400}),
     ):
         words = shown.replace(",", "").split()

@@ -1,35 +1,32 @@
 """Writes amounts of data, spans of time, money and energy for people.
 
-Data counts in powers of 1000, as links and prices do: 1 GB = 10^9 bytes. Elsewhere (memory, disks)
-Stellwerk shows powers of 1024, always with the `i` of `GiB`.
+Data counts in powers of 1000, as links and prices do: 1 GB = 10^9 bytes. An amount that was plainly
+meant in powers of 1024 (whole MiB and no whole MB) is shown so, with the `i` of `GiB`.
 """
 
 import math
 
 GB = 1_000_000_000
 
-_DATA = ("B", "kB", "MB", "GB", "TB", "PB")
+_DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_MB, _MIB = 1000**2, 1024**2
 
 
 def show_data(count: float) -> str:
-    """`0 B`, `812 kB`, `137.8 GB`, `212 GB`, `1.5 TB`; whole GB are told as such up to 10 TB."""
-    value, unit = float(count), _DATA[0]
-    for unit in _DATA:
-        limit = 10_000 if unit == "GB" else 1000
-        if abs(value) < limit or unit == _DATA[-1]:
-            break
-        value /= 1000
-    return f"{_trimmed(value, 0 if unit == 'B' or abs(value) >= 1000 else 1)} {unit}"
+    """`0 B`, `812 kB`, `137.8 GB`, `212 GB`, `450 GiB`; GB are told as such up to 10 TB."""
+    value, unit, _ = _scaled(count)
+    return f"{_number(value, unit)} {unit}"
 
 
 def show_share(part: float, whole: float) -> str:
     """`450 of 450 GB`, `171.9 of 322.5 GB`, `0 of 2 GB`: both in the unit of the whole."""
-    shown, unit = show_data(whole).rsplit(" ", 1)
+    value, unit, size = _scaled(whole)
+    shown = _number(value, unit)
     if not part or part == whole:
         return f"{shown if part else 0} of {shown} {unit}"
-    scaled = part / 1000 ** _DATA.index(unit)
-    digits = 1 if scaled >= 0.1 else 3
-    return f"{_trimmed(scaled, digits)} of {shown} {unit}"
+    scaled = part / size
+    return f"{_trimmed(scaled, 1 if scaled >= 0.1 else 3)} of {shown} {unit}"
 
 
 def show_span(seconds: float) -> str:
@@ -49,14 +46,9 @@ def show_span(seconds: float) -> str:
 
 def at_least_data(count: float) -> str:
     """An amount that is shown rounded up: so much more is enough."""
-    value, unit, size = float(count), _DATA[0], 1.0
-    for unit in _DATA:
-        limit = 10_000 if unit == "GB" else 1000
-        if abs(value) < limit or unit == _DATA[-1]:
-            break
-        value, size = value / 1000, size * 1000
+    value, unit, _ = _scaled(count)
     step = 1 if unit == "B" or value >= 1000 else 0.1
-    return show_data(_up(value, step) * size)
+    return f"{_number(_up(value, step), unit)} {unit}"
 
 
 def at_least_span(seconds: float) -> str:
@@ -101,3 +93,20 @@ def _two(count: int, per: int, large: str, small: str) -> str:
 def _trimmed(value: float, digits: int) -> str:
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if digits else text
+
+
+def _scaled(count: float) -> tuple[float, str, float]:
+    """A number of a unit, and the bytes of that unit."""
+    binary = abs(count) >= _MIB and count % _MIB == 0 and count % _MB != 0
+    names, base = (_BINARY, 1024.0) if binary else (_DECIMAL, 1000.0)
+    value, size, unit = float(count), 1.0, names[0]
+    for unit in names:
+        limit = 10_000 if unit in {"GB", "GiB"} else 1000
+        if abs(value) < limit or unit == names[-1]:
+            break
+        value, size = value / base, size * base
+    return value, unit, size
+
+
+def _number(value: float, unit: str) -> str:
+    return _trimmed(value, 0 if unit == "B" or abs(value) >= 1000 else 1)
