@@ -155,3 +155,61 @@ class PlacingContext(Struct, frozen=True, omit_defaults=True):
     estimates: dict[str, dict[str, float]] = {}
     own: tuple[Allocation, ...] = ()
     refused: dict[str, tuple[str, ...]] = {}
+
+
+class Change(Struct, frozen=True, omit_defaults=True):
+    """A change that would turn one failed rule.
+
+    ``kind``: label, unlabel, claim, unclaim (of the cluster), tolerate, limit (of the placement),
+    bind (a set to the namespace), open (a window), free (room), tell (a fact), expression.
+    """
+
+    kind: str
+    text: str
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class FailedRule(Struct, frozen=True, omit_defaults=True):
+    """One rule that a cluster fails, with what was wanted and what was found.
+
+    ``needed`` is False for rules of predicates that are farther from being met than another:
+    one predicate is enough. ``change`` None = nothing turns it.
+    """
+
+    filter: str
+    rule: str
+    found: str
+    change: Change | None = None
+    needed: bool = True
+
+
+class ScoreLine(Struct, frozen=True, omit_defaults=True):
+    """One score of a candidate; ``value`` None = unknown, which ranks it behind those known."""
+
+    title: str
+    weight: int
+    value: int | None
+    contribution: int
+    raw: float | None = None
+    unit: str = ""
+    age_ms: int | None = None
+    note: str = ""
+
+
+class Explained(Struct, frozen=True, omit_defaults=True):
+    """One cluster as a candidate: the verdict, every failed rule, every score, its place.
+
+    ``rank`` counts from 1 among those that passed. ``margin`` is its total less that of the best
+    one not chosen, or of the last chosen one where it wasn't chosen itself.
+    """
+
+    cluster: str
+    verdict: Literal["chosen", "standby", "passed", "refused"]
+    failed: tuple[FailedRule, ...] = ()
+    scores: tuple[ScoreLine, ...] = ()
+    total: int | None = None
+    rank: int = 0
+    margin: int | None = None
+    note: str = ""

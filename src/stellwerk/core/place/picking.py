@@ -3,8 +3,8 @@
 The order is: those about which everything is known, the total (or the estimate that is the
 objective), the name. A cluster that the placement has already stays while it passes, unless another
 is better by `move_gain` points for each point of weight (by `move_gain` percent of an estimate)
-even if what isn't known of it were at its best. Balance and Steady decide where new clusters come
-from; they are no reason to leave one.
+even if what isn't known of the first were at its best. Balance and Steady alone are no reason to
+leave one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.place.admitted import Admitted
 from stellwerk.core.place.scores import Values, balance
 from stellwerk.core.place.spread import Spread
+
+SOME = 1e-9
+"""The least that a move must bring where nothing is asked of it."""
 
 BEHIND = 1 << 40
 """What ranks a cluster of which something is unknown behind all others."""
@@ -81,6 +84,13 @@ class Ranking:
             cost = np.where(np.isfinite(self.cost), self.cost, np.inf)[places]
             return places[np.lexsort((places, -self.totals[places], cost))]
         return places[np.lexsort((places, -self._key()[places]))]
+
+    @property
+    def worth(self) -> Floats:
+        """How good each is: its total, or its estimate with the sign turned."""
+        if self.cost is None:
+            return self.totals.astype(np.float64)
+        return np.where(np.isfinite(self.cost), -self.cost, -np.inf)
 
     def totals_of(self, rows: list[int]) -> list[int]:
         """The totals of rows that passed."""
@@ -161,76 +171,43 @@ def _exchange(
 ) -> dict[int, tuple[int, float]]:
     """Leaves chosen clusters for clearly better ones; gives what was taken for what, and the gain.
 
-    Only what was held is left: what is new was the best there is.
+    Only what was held is left: what is new was the best there is. Another must be better with and
+    without what depends on decisions: an emptier cluster is no reason to move, and a fuller one is
+    a reason to stay.
     """
-    rows = ranking.admitted.rows
+    rows, admitted, worth = ranking.admitted.rows, ranking.admitted, ranking.worth
+    base = admitted.base if ranking.cost is None else worth
     taken = dict.fromkeys(chosen, True)
     held = [place for place in ranking.held if place in taken]
-    held.sort(key=lambda place: -_worth(ranking, place))
-    worths = _worths(ranking)
-    most = len(worths) if spread.domains else len(chosen) + len(held) + 1
+    held.sort(key=lambda place: worth[place])
+    free = admitted.unknown == 0
+    free[chosen] = False
     swapped: dict[int, tuple[int, float]] = {}
-    for place in _best(worths, most).tolist():
-        if not held or not np.isfinite(worths[place]):
-            break
-        if place in taken:
-            continue
-        if _gain(placement, ranking, place, held[-1]) < 0:
-            break
-        for old in reversed(held):
-            gain = _gain(placement, ranking, place, old)
-            if gain < 0:
-                break
+    for old in held:
+        must = max(needed(placement, ranking, old), SOME)
+        if ranking.cost is None:
+            must += int(admitted.unknown[old])
+        better = np.flatnonzero((worth >= worth[old] + must) & (base >= base[old] + must) & free)
+        for place in better[np.argsort(-worth[better], kind="stable")].tolist():
             if spread.swaps(old, place):
                 chosen[chosen.index(old)] = place
-                swapped[int(rows[place])] = (int(rows[old]), gain)
-                held.remove(old)
-                taken[place] = True
+                gain = min(worth[place] - worth[old], base[place] - base[old])
+                swapped[int(rows[place])] = (int(rows[old]), float(gain))
+                free[place] = False
                 break
     return swapped
-
-
-def _best(worths: Floats, most: int) -> Values:
-    """The places with the highest worth, ties in the order of names."""
-    if most >= len(worths) // 4:
-        return np.argsort(-worths, kind="stable")
-    least = np.partition(-worths, most)[most]
-    places = np.flatnonzero(-worths <= least)
-    return places[np.argsort(-worths[places], kind="stable")]
-
-
-def _worths(ranking: Ranking) -> Floats:
-    """How good each is at least: what isn't known counts as nothing that could be hoped for."""
-    if ranking.cost is not None:
-        return np.where(np.isfinite(ranking.cost), -ranking.cost, -np.inf)
-    known = ranking.admitted.unknown == 0
-    return np.where(known, ranking.admitted.base.astype(np.float64), -np.inf)
-
-
-def _worth(ranking: Ranking, place: int) -> float:
-    """How good a held cluster may be at best."""
-    if ranking.cost is not None:
-        return -float(ranking.cost[place])
-    return float(ranking.admitted.base[place] + ranking.admitted.unknown[place])
-
-
-def _gain(placement: Placement, ranking: Ranking, new: int, old: int) -> float:
-    """By how much a cluster is better than a held one beyond what a move must bring; < 0: not."""
-    gain = float(_worths_at(ranking, new)) - _worth(ranking, old)
-    return gain - needed(placement, ranking, old) if gain > 0 else -1.0
-
-
-def _worths_at(ranking: Ranking, place: int) -> float:
-    if ranking.cost is not None:
-        return -float(ranking.cost[place])
-    return float(ranking.admitted.base[place])
 
 
 def needed(placement: Placement, ranking: Ranking, old: int) -> float:
     """What a move must bring: points of the total, or a part of the estimate."""
     if ranking.cost is not None:
         return abs(float(ranking.cost[old])) * placement.move_gain / 100
-    return float(placement.move_gain * max(1, ranking.admitted.weight))
+    return float(needed_points(placement, ranking.admitted))
+
+
+def needed_points(placement: Placement, admitted: Admitted) -> int:
+    """How many points of the total a move must bring."""
+    return placement.move_gain * max(1, admitted.weight)
 
 
 def moves_between(
@@ -250,7 +227,7 @@ def moves_between(
         old, gain = swapped.get(now[name], (-1, 0.0))
         left = columns.clusters[old].name if old >= 0 else ""
         if left in lost:
-            params: dict[str, Any] = {"cluster": name, "left": left, "beyond": round(gain, 3)}
+            params: dict[str, Any] = {"cluster": name, "left": left, "gain": round(gain, 3)}
             moves.append(Move(left, name, Reason("better_cluster", params)))
             gained.remove(name)
             lost.remove(left)
