@@ -42,7 +42,10 @@ def choose(job: JobProfile, site: Site, offered: Sequence[Sequence[Offer]]) -> C
     for missing, offers in zip(site.missing, offered, strict=True):
         links = [one.link for one in without_worse(offers)] if missing.bytes > 0 else []
         options.append([*links] if links else [None])
-    chosen, best = min(_tried(job, site, options), key=lambda tried: _order(job, site, *tried))
+    tried = list(_tried(job, site, options))
+    chosen, best = tried[0]
+    if len(tried) > 1:
+        chosen, best = min(tried, key=lambda pair: _order(job, site, *pair))
     return Choice(
         outcome=best,
         late=lateness(job, site, best),

@@ -8,6 +8,7 @@ said.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from stellwerk.core.data.choosing import Choice, choose
 from stellwerk.core.data.costing import (
@@ -17,7 +18,7 @@ from stellwerk.core.data.costing import (
     energy_kwh,
     site_of,
 )
-from stellwerk.core.data.ranking import objective_of, order
+from stellwerk.core.data.ranking import Order, objective_of, order
 from stellwerk.core.data.sources import Grounds, Need, Offer, broken_rule
 from stellwerk.core.data.units import at_least_data, show_data
 from stellwerk.core.model.cluster import Cluster
@@ -52,16 +53,18 @@ def estimate_all(
     grounds = fleet if isinstance(fleet, Grounds) else Grounds(fleet)
     needs = [grounds.need(data) for data in job.data]
     waits = waits or {}
-    return tuple(
-        min(
-            (
-                _estimate(job, grounds, needs, cluster, way, now_ms, waits)
-                for way in ways(job, grounds, cluster)
-            ),
-            key=lambda one: (not one.admitted, order(job.objective, one), one.way),
-        )
-        for cluster in clusters
-    )
+    found = []
+    for cluster in clusters:
+        tried = [
+            _estimate(job, grounds, needs, cluster, way, now_ms, waits)
+            for way in ways(job, grounds, cluster)
+        ]
+        found.append(tried[0] if len(tried) == 1 else min(tried, key=partial(_order, job)))
+    return tuple(found)
+
+
+def _order(job: JobProfile, one: ClusterEstimate) -> tuple[bool, Order, str]:
+    return not one.admitted, order(job.objective, one), one.way
 
 
 def estimate_ways(
