@@ -42,7 +42,7 @@ FILES = ("data_locality", "data_locality_more")
 FILE_KEYS = {"version", "cases", "tolerance", *PROSE}
 EXPECT_KEYS = {
     "ranking", "sites", "rejected", "source", "rejected_sources", "explain_has", "alerts",
-    "warnings", "action", "evict_gb", *PROSE,
+    "warnings", "action", "site", "evict_gb", *PROSE,
 }  # fmt: skip
 TOLERANCE = 0.005
 REASONS = {
@@ -54,6 +54,7 @@ REASONS = {
     "deadline": ("after_deadline",),
     "incomplete": ("source_incomplete",),
 }
+KINDS = ("wait", "move", "run", "none")
 UNITS = {
     "GB": 1e9, "MB": 1e6, "TB": 1e12, "kB": 1e3, "s": 1, "min": 60, "h": 3600, "d": 86_400,
     "USD": 1, "%": 1,
@@ -219,15 +220,24 @@ def _near(given: float, wanted: float) -> bool:
 def _sources(answer: Answer, expect: dict[str, Any]) -> list[str]:
     result = []
     for name, wanted in (expect.get("source") or {}).items():
-        given = [move.source for move in answer.by_name[name].moves]
-        if given != (wanted if isinstance(wanted, list) else [wanted]):
+        moves = {move.data: move.source for move in answer.by_name[name].moves}
+        given = moves if isinstance(wanted, dict) else list(moves.values())
+        if given != ([wanted] if isinstance(wanted, str) else wanted):
             result.append(f"{name} is fed by {given}, not by {wanted}")
     verdicts = [verdict for one in answer.all for verdict in one.sources]
-    for name, code in (expect.get("rejected_sources") or {}).items():
-        given = [one.reason.code for one in verdicts if one.source == name and one.reason]
-        if not set(REASONS.get(code, (code,))) & set(given):
-            result.append(f"source {name} is rejected for {given}, not for {code}")
+    for name, code in _flat(expect.get("rejected_sources") or {}):
+        codes = [one.reason.code for one in verdicts if one.source == name and one.reason]
+        if not set(REASONS.get(code, (code,))) & set(codes):
+            result.append(f"source {name} is rejected for {codes}, not for {code}")
     return result
+
+
+def _flat(rejected: dict[str, Any]) -> list[tuple[str, str]]:
+    """Sources with their reasons, whether or not they are listed by the cluster they'd feed."""
+    found: list[tuple[str, str]] = []
+    for name, code in rejected.items():
+        found += code.items() if isinstance(code, dict) else [(name, code)]
+    return found
 
 
 def _action(answer: Answer, expect: dict[str, Any]) -> list[str]:
@@ -238,6 +248,7 @@ def _action(answer: Answer, expect: dict[str, Any]) -> list[str]:
             result.append(f"{name} would give up {given} GB, not {wanted}")
     if "action" in expect:
         kind, _, name = _words(expect["action"])
+        name = str(expect.get("site", name))
         chosen = course(answer.ranking)
         if chosen.kind != kind or (name and chosen.cluster != name):
             result.append(f"the plan is {chosen}, not {expect['action']}")
@@ -245,9 +256,10 @@ def _action(answer: Answer, expect: dict[str, Any]) -> list[str]:
 
 
 def _words(action: Any) -> tuple[str, str, str]:
-    """`wait`, `wait: lab-server`, or the same as a mapping."""
+    """`wait`, `wait: lab-server`, or the same as a mapping, either way round."""
     if isinstance(action, dict):
-        kind, name = next(iter(action.items()))
+        first, second = next(iter(action.items()))
+        kind, name = (first, second) if first in KINDS else (second, first)
         return str(kind), ":", str(name)
     return re.sub(r"\s+(for\s+)?", ":", str(action).strip().replace(": ", ":")).partition(":")
 
