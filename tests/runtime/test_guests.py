@@ -256,7 +256,7 @@ def test_where_nothing_runs_there_is_no_way_in(house: Rig) -> None:
         Caller(house, "over", ["true"])
     assert refusal.value.code == "ended"
     house.start("early", "true", setup="echo setting up; sleep 600")
-    house.wait_for_line("early", "setting up", "setup.log")
+    house.wait("the setup", lambda: house.report("early")["state"] == "setting_up")
     with pytest.raises(Refusal, match="setting_up") as refusal:
         Caller(house, "early", ["true"])
     assert refusal.value.code == "not_running"
