@@ -141,7 +141,7 @@ TABLE: tuple[_Line, ...] = (
     _Line(
         "wishes", "resources.labels", lambda task: task.wishes,
         "limits, an objective or data of a fleet can be planned, but aren't kept by a run yet",
-        "remove the labels to run it; `stw plan --fleet FLEET.yaml` says where it would go with them",
+        "remove the labels to run it; `stw plan --fleet FLEET.yaml` says where it would go",
         lambda node: any(_labels(node, f"stellwerk/{name}") for name in WISHES),
     ),
     _Line(

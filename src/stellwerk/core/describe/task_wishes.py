@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stellwerk.core.describe.fields import Reader, integer, one_of
+from stellwerk.core.describe.fields import Reader, duration, integer, one_of
 from stellwerk.core.describe.fleet_amounts import from_text
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.placement_extras import EXTRAS as OF_PLACEMENTS
@@ -18,9 +18,17 @@ from stellwerk.core.model.task import Wishes
 
 SHARED = (
     "objective", "usd-per-hour-of-waiting", "standby", "max-usd", "max-usd-per-hour", "finish-by",
-    "require", "max-latency", "clients", "prioritize",
+    "require", "max-latency", "clients", "data", "prioritize",
 )  # fmt: skip
 """Annotations of placements that are labels of tasks too."""
+
+
+def _span(report: Report, node: Node, path: str) -> int | None:
+    value: int | None = duration()(report, node, path)
+    if value == 0:
+        report.problem("spec/value", node, path, f"`{path}` must be more than 0", "such as `9h`")
+        return None
+    return value
 
 
 def _spread(report: Report, node: Node, path: str) -> tuple[SpreadConstraint, ...] | None:
@@ -45,6 +53,7 @@ DOMAINS = {
 
 WISHES: dict[str, Reader] = {
     **{name: OF_PLACEMENTS[name] for name in SHARED},
+    "expected-runtime": _span,
     "prewarm": one_of(("yes", "no")),
     "spread": _spread,
     "clusters": from_text(integer(1, 1000)),
@@ -66,9 +75,11 @@ def wishes_of(extras: dict[str, Any]) -> Wishes | None:
             latency_ms=extras.get("max-latency", 0.0),
             client_regions=extras.get("clients", ()),
         ),
+        data=extras.get("data", ()),
         prioritizers=extras.get("prioritize", ()),
         spread=extras.get("spread", ()),
         standby=extras.get("standby", 0),
         clusters=extras.get("clusters"),
+        expected_runtime_ms=extras.get("expected-runtime"),
         prewarm=extras.get("prewarm") == "yes",
     )

@@ -195,16 +195,19 @@ class SecretRef(msgspec.Struct, frozen=True, omit_defaults=True):
 class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one task wishes of the fleet, beside its resources and its placement.
 
-    `clusters` is over how many clusters a service is put.
+    `clusters` is over how many clusters a service is put; `expected_runtime_ms` is for a machine of
+    speed 1; `data` are names, with revisions, of what it reads.
     """
 
     objective: Objective | Literal[""] = ""
     usd_per_hour_of_waiting: float = 0.0
     limits: Limits = Limits()
+    data: tuple[str, ...] = ()
     prioritizers: tuple[Prioritizer, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     standby: int = 0
     clusters: int | None = None
+    expected_runtime_ms: int | None = None
     prewarm: bool = False
 
 
