@@ -176,7 +176,7 @@ def listing(**more: object) -> HubListing:
         "refs": {"main": "c1"},
         "snapshots": {"c1": {"model.safetensors": 900, "config.json": 20, "big.bin": None}},
         "blobs": {"s1": 900, "g3": 20, "s2.incomplete": 450},
-        "trees": {"c1": json.dumps({"files": TREE, "version": 3})},
+        "trees": {"c1": json.dumps({"files": TREE, "format_version": 1})},
         "observed_ms": NOW,
         **more,
     }
@@ -236,8 +236,17 @@ def test_a_wanted_data_set_is_recognised_in_a_cache() -> None:
 
 def test_a_tree_of_another_form_is_none() -> None:
     """Fields that are new don't matter, a wrong type does."""
-    assert read_tree('{"files": {"a": {"size": 1, "new": true}}, "more": 1}') is not None
-    for text in ("", "null", '{"files": {"a": {"size": "1"}}}', "[1]", '{"other": {}}'):
+    file = '{"size": 1, "blob_id": "g", "new": true}'
+    whole = f'{{"format_version": 1, "files": {{"a": {file}}}, "more": 1}}'
+    assert read_tree(whole) is not None
+    for old, new in (
+        ("1,", "2,"),
+        ('"size": 1', '"size": "1"'),
+        ('"blob_id": "g",', ""),
+        ("}", ""),
+    ):
+        assert read_tree(whole.replace(old, new)) is None
+    for text in ("", "null", "[1]", '{"files": {}}', '{"format_version": 1}'):
         assert read_tree(text) is None
 
 

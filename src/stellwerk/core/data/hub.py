@@ -18,6 +18,7 @@ from stellwerk.core.model.errors import Notice
 from stellwerk.core.model.fleet import Data
 
 PARTIAL = ".incomplete"
+TREE_VERSION = 1
 
 
 class HubListing(Struct, frozen=True, omit_defaults=True):
@@ -47,8 +48,8 @@ class HubListing(Struct, frozen=True, omit_defaults=True):
 class TreeFile(Struct, frozen=True):
     """A file as a tree tells it; large ones also say the size and hash of what is really stored."""
 
-    size: int = 0
-    blob_id: str = ""
+    size: int
+    blob_id: str
     lfs_sha256: str | None = None
     lfs_size: int | None = None
     xet_hash: str | None = None
@@ -66,6 +67,7 @@ class TreeFile(Struct, frozen=True):
 
 class _Tree(Struct, frozen=True):
     files: dict[str, TreeFile]
+    format_version: int = 0
 
 
 class HubRevision(Struct, frozen=True, omit_defaults=True):
@@ -117,11 +119,12 @@ def held_in_hub(listing: HubListing, wanted: Iterable[Data] = (), *, cluster: st
 
 
 def read_tree(text: str) -> Mapping[str, TreeFile] | None:
-    """The files of a tree by path; None where it can't be read."""
+    """The files of a tree by path; None where it can't be read, or is of a form not known here."""
     try:
-        return msgspec.json.decode(text, type=_Tree).files
+        tree = msgspec.json.decode(text, type=_Tree)
     except msgspec.DecodeError:
         return None
+    return tree.files if tree.format_version == TREE_VERSION else None
 
 
 def _revision(listing: HubListing, commit: str) -> HubRevision:
