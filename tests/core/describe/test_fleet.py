@@ -9,10 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stellwerk.core.describe.bounds import Bounds
 from stellwerk.core.describe.fleet import FleetRead, fleet_of, read_fleet
-from stellwerk.core.describe.nodes import Node, Report
-from stellwerk.core.describe.reader import each_object
 from stellwerk.core.inventory.merge import Source, merge
 from stellwerk.core.model.cluster import Cluster, ScoreObject, Taint
 from stellwerk.core.model.errors import SpecError
@@ -366,18 +363,6 @@ def test_sources_can_be_merged_again() -> None:
     assert fleet.clusters[1].scores["gpu"].values == {"free": 7}
 
 
-def test_bounds() -> None:
-    """A text of too many values is refused where it becomes too large; what came before counts."""
-    report, found = Report("f"), list[Node]()
-    text = "---\n".join(f"a{i}: [1, 2, 3]\n" for i in range(100))
-    each_object(text, report, Bounds(values=200), found.append)
-    assert [problem.code for problem in report.problems] == ["spec/too-large"]
-    assert len(found) == 33
-    small = Report("f")
-    each_object(text, small, Bounds(text=100, what="a small file"), found.append)
-    assert "a small file may have 0 MiB" in small.problems[0].message
-
-
 def test_very_many_problems() -> None:
     """The first hundred are told, the others counted."""
     found = read(*(scores("x", f"c{i}") for i in range(150)))
@@ -396,25 +381,3 @@ def test_many_labels() -> None:
     found = read(*documents).require()
     assert len(found.fleet.clusters) == 60
     assert found.fleet.clusters[59].labels == labels
-
-
-PIECES = st.sampled_from(
-    ["a: 1\n", "b: |\n  x\n  --- y\n", "# c\n", "c: '---'\n", "---\n", "--- {d: 1}\n", "...\n",
-     "\n", "e: &x [1]\nf: *x\n", "g:\n- ---a\n", "--- |\n text\n"]
-)  # fmt: skip
-
-
-@given(st.lists(PIECES, max_size=8))
-def test_documents_are_divided_where_yaml_divides_them(pieces: list[str]) -> None:
-    """The same documents as a YAML parser finds in a text that it can read."""
-    text = "".join(pieces)
-    try:
-        expected = [each for each in yaml.safe_load_all(text) if each is not None]
-    except yaml.YAMLError:
-        return
-    if any(text.count(f"{key}:") > 1 for key in "abcdefg"):
-        return
-    report, found = Report("f"), list[Node]()
-    each_object(text, report, Bounds(), found.append)
-    assert not report.problems
-    assert [node.plain() for node in found if not node.is_null] == expected

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stellwerk.core.describe import fleet_amounts
 from stellwerk.core.describe.fleet import FleetRead, read_fleet
@@ -103,38 +104,36 @@ def read(*documents: str) -> FleetRead:
     return read_fleet("---\n".join(documents), file="fleet.yaml", now_ms=9)
 
 
+PC = Node(
+    "pc09",
+    16_000,
+    64 * GIB,
+    500 * GIB,
+    (Device(0, "RTX4090", 24 * GIB),),
+    domains={"rack": "r1", "switch": "s1"},
+)
+SERVER = Node(
+    "server",
+    64_000,
+    512 * GIB,
+    devices=(
+        Device(0, "A100-80GB", CARD),
+        Device(1, "A100-80GB", CARD),
+        Device(2, "Own-Chip", CARD),
+    ),
+    state="drained",
+    address="10.0.0.7",
+    domains={"row": "a"},
+)
+
+
 def test_a_cluster_with_everything() -> None:
     """Every key has its place."""
     room, _ = read(*ALL).require().fleet.clusters
-    pc = Node(
-        "pc09",
-        16_000,
-        64 * GIB,
-        500 * GIB,
-        (Device(0, "RTX4090", 24 * GIB),),
-        domains={"rack": "r1", "switch": "s1"},
-    )
     assert room == Cluster(
         name="k017",
         driver="ssh",
-        nodes=(
-            pc,
-            Node("pc10", pc.cpus_milli, pc.memory_bytes, pc.disk_bytes, pc.devices,
-                 domains=pc.domains),
-            Node(
-                "server",
-                64_000,
-                512 * GIB,
-                devices=(
-                    Device(0, "A100-80GB", CARD),
-                    Device(1, "A100-80GB", CARD),
-                    Device(2, "Own-Chip", CARD),
-                ),
-                state="drained",
-                address="10.0.0.7",
-                domains={"row": "a"},
-            ),
-        ),
+        nodes=(PC, replace(PC, name="pc10"), SERVER),
         kind="room",
         labels={
             "tier": "student",
@@ -165,7 +164,7 @@ def test_a_cluster_with_everything() -> None:
         speed=1.5,
         wait_s=1200.0,
         reliability=0.98,
-    )  # fmt: skip
+    )
 
 
 def test_what_is_in_use() -> None:
