@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stellwerk.core.describe.fleet import KINDS, read_fleet
 from stellwerk.core.describe.fleet_schema import fleet_schema
+from stellwerk.core.describe.fleet_short import CLUSTER_FIELDS
+from stellwerk.core.describe.placement_extras import EXTRAS
 from tests.core.describe import test_fleet, test_fleet_short
 from tests.core.describe.test_schemas import accepts
 
@@ -51,3 +54,26 @@ def test_slips_are_seen(old: str, new: str) -> None:
     assert old in room
     slip = yaml.safe_load(room.replace(old, new))
     assert not accepts(SCHEMA, json.loads(json.dumps(slip, default=str)))
+
+
+def test_the_examples_of_the_page() -> None:
+    """Every YAML block of `docs/fleet-file.md` is read without a word, by reader and editor."""
+    page = Path(__file__).parents[3] / "docs" / "fleet-file.md"
+    blocks = page.read_text(encoding="utf-8").split("```yaml\n")[1:]
+    assert len(blocks) == 2
+    for block in blocks:
+        text = block.split("```")[0]
+        found = read_fleet(text).require()
+        assert not found.notices
+        for document in yaml.safe_load_all(text):
+            assert accepts(SCHEMA, json.loads(json.dumps(document, default=str)))
+
+
+def test_the_page_names_every_key() -> None:
+    """Keys and annotations that the reader knows."""
+    page = (Path(__file__).parents[3] / "docs" / "fleet-file.md").read_text(encoding="utf-8")
+    named = [*CLUSTER_FIELDS, *(f"stellwerk/{name}" for name in EXTRAS)]
+    for key in named:
+        assert f"`{key}`" in page or f"{key}: " in page, key
+    for kind in KINDS:
+        assert kind in page
