@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -71,12 +72,12 @@ def test_a_lost_server_is_125_once_there_is_a_job(
     assert "the job itself is not affected" in result.err
 
 
-def start_following(job: Job, seconds: float, **how: Any) -> "subprocess.Popen[bytes]":
+def start_following(job: Job, over: threading.Event, **how: Any) -> "subprocess.Popen[bytes]":
     """Runs `stw` on a job that prints once and then takes its time."""
 
     def output() -> Any:
         yield b"begun\n"
-        time.sleep(seconds)
+        over.wait(20)
 
     job.page = {**show("digits", "Running", runs=[run(1)]), "id": "w-1"}
     job.server.on("GET", "/v1/workloads/w-1/logs", lambda _: Says(output()))
@@ -85,11 +86,13 @@ def start_following(job: Job, seconds: float, **how: Any) -> "subprocess.Popen[b
 
 def test_ctrl_c_without_a_terminal_detaches(job: Job, task: str) -> None:
     """The job goes on, and the sentence says how to come back."""
-    with start_following(job, 2, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    over = threading.Event()
+    with start_following(job, over, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=10)
+    over.set()
     assert process.returncode == 130
     assert err.decode().splitlines()[-1] == (
         "digits goes on; to follow it again: stw logs -f digits"
@@ -108,14 +111,18 @@ def test_ctrl_c_on_a_terminal_asks(
         "POST", "/v1/workloads/w-1/cancel", {"id": "w-1", "name": "d", "phase": "Running"}
     )
     ours, theirs = pty.openpty()
-    with start_following(job, 1.5, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    over = threading.Event()
+    with start_following(job, over, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         screen = read_until(ours, b"begun")
         process.send_signal(signal.SIGINT)
         screen += read_until(ours, b"then Enter: ")
         job.page = ended("Cancelled" if cancelled else "Succeeded", None if cancelled else 0)
         os.write(ours, answer)
+        if answer != b"d\n":
+            over.set()
         screen += read_until(ours, b"stw logs -f" if answer == b"d\n" else b"details: ")
         assert process.wait(timeout=10) == code
+    over.set()
     os.close(theirs)
     os.close(ours)
     assert b"digits goes on.  [d] detach, [c] cancel it, [f] keep following, then Enter: " in screen
