@@ -74,6 +74,9 @@ def test_input_that_nobody_reads_holds_nothing_up(house: Rig) -> None:
         one.say(frames.INPUT, b"x" * frames.WINDOW)
         while one.taken < frames.WINDOW:
             assert one.hear()
+        one.say(frames.INPUT, b"more")
+        while one.taken < frames.WINDOW + 4:
+            assert one.hear()
         one.say(frames.SIGNAL, bytes([signal.SIGTERM]))
         assert one.finish() == {"code": 143}
     with Caller(house, "host", ["sleep", "600"], stdin=True) as two:

@@ -88,7 +88,7 @@ class Keeper:
         self._code: Optional[int] = None
         self._is_told = False
         self._left: dict[int, int] = {}
-        """What each output still held when the command had ended; -1 where nobody knows."""
+        """How much of what each pipe held when the command had ended is still to be told."""
         self._drain_until = 0
         self._hung_up_at: Optional[int] = None
         self._woken, wake = os.pipe()
@@ -176,15 +176,21 @@ class Keeper:
         if kind == frames.COMMAND and self._guest is None and self._code is None:
             self._start(content)
         elif kind == frames.INPUT and not self._input_ends:
-            self._input += content
-            if len(self._input) > 2 * frames.WINDOW:
-                raise frames.FrameError("more input than the window takes")
+            self._take_input(content)
         elif kind == frames.END_OF_INPUT:
             self._input_ends = True
         elif kind == frames.SIZE and self._guest is not None and self._guest.terminal is not None:
             set_size(self._guest.terminal, *frames.read_size(content))
         elif kind == frames.SIGNAL and len(content) == 1:
             self._signal(content[0])
+
+    def _take_input(self, content: bytes) -> None:
+        if self._guest is not None and self._guest.input is None:
+            self._outgoing += frames.taken(len(content))  # nobody reads it, nobody waits for it
+            return
+        self._input += content
+        if len(self._input) > 2 * frames.WINDOW:
+            raise frames.FrameError("more input than the window takes")
 
     def _start(self, content: bytes) -> None:
         try:
