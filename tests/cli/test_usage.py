@@ -82,4 +82,4 @@ def test_reading_on_always_comes_to_an_end(words: list[str]) -> None:
     with run.make_context("run", list(words)) as context:
         problems = context.meta[PROBLEMS]
     assert len(problems) <= len(words)
-    assert bool(problems) >= any(word in words for word in ("--bogus", "--quiet=1", "-xq"))
+    assert problems or words[:1] not in (["--bogus"], ["--quiet=1"], ["-xq"])

@@ -69,3 +69,18 @@ def test_a_setups_input_that_is_not_there(desk: Path) -> None:
         code, message = refusal(text)
         assert code == "spec/setup-cache"
         assert "depends on `uv.lok`, which isn't in the work directory" in message
+
+
+def test_all_that_is_missing_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work directory and the sources of mounts, before anything is packed."""
+    monkeypatch.chdir(tmp_path)
+    text = "workdir: nowhere\nfile_mounts: {/a: ./no, /b: ./nor}\nrun: x\n"
+    with pytest.raises(StellwerkError) as caught:
+        prepare(Wish(text=text), load())
+    assert [one.code for one in caught.value.problems] == [
+        "workdir/missing",
+        "mount/missing",
+        "mount/missing",
+    ]

@@ -40,7 +40,11 @@ TABLE: dict[str, Entry] = {
     "wait": Entry("stellwerk.cli.commands.wait", "wait until workloads have ended", WORK),
     "ls": Entry("stellwerk.cli.commands.files", "list a job's files", WORK, "ls"),
     "cp": Entry("stellwerk.cli.commands.files", "copy files out of a job", WORK, "cp"),
-    "rerun": Entry("stellwerk.cli.commands.rerun", "submit a workload's task again", WORK),
+    "rerun": Entry(
+        "stellwerk.cli.commands.rerun",
+        "run a workload's task again, also from its checkpoints",
+        WORK,
+    ),
     "show": Entry("stellwerk.cli.commands.show", "everything about one workload", WHY),
     "explain": Entry("stellwerk.cli.commands.explain", "why here, why not there, why waiting", WHY),
     "queue": Entry("stellwerk.cli.commands.queue", "who waits, and for what", WHY),
@@ -51,8 +55,12 @@ TABLE: dict[str, Entry] = {
     "release": Entry(
         "stellwerk.cli.commands.course", "let held workloads start", COURSE, "release"
     ),
-    "prio": Entry("stellwerk.cli.commands.course", "change a workload's priority", COURSE, "prio"),
-    "lost": Entry("stellwerk.cli.commands.course", "give up runs out of reach", COURSE, "lost"),
+    "prio": Entry(
+        "stellwerk.cli.commands.course", "change the priority of what waits", COURSE, "prio"
+    ),
+    "lost": Entry(
+        "stellwerk.cli.commands.course", "give up runs on machines out of reach", COURSE, "lost"
+    ),
     "clusters": Entry("stellwerk.cli.commands.clusters", "what there is, and what is free", FLEET),
     "resume": Entry("stellwerk.cli.commands.resume", "take quarantined nodes back into use", FLEET),
     "gpu": Entry("stellwerk.cli.commands.gpu", "memory and runs of each GPU", FLEET),
@@ -132,7 +140,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 def cli() -> None:
     """Queue, place, run, watch, recover and explain workloads.
 
-    Commands that need the server start it. Names may be ids or unique beginnings of ids.
+    Commands that need the server start it. Where a NAME is asked for, an id or its beginning does.
     """
 
 

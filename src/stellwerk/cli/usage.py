@@ -4,6 +4,7 @@ What is wrong is put aside under `PROBLEMS` in the context, and what is left is 
 it; whoever carries the command out then refuses all of it together.
 """
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -78,10 +79,18 @@ def problem_of(error: click.UsageError) -> Problem:
         case click.MissingParameter():
             code = "usage/missing"
         case click.BadParameter():
-            code = "usage/value"
+            code, message = "usage/value", _plainly(message)
     if not hint and error.ctx is not None:
         hint = f"{error.ctx.command_path} --help"
     return Problem(code, message[:1].lower() + message[1:], hint)
+
+
+def _plainly(message: str) -> str:
+    """What click says of numbers, in words."""
+    message = message.replace("is not a valid integer range", "is no whole number")
+    message = message.replace("is not a valid integer", "is no whole number")
+    message = re.sub(r"is not in the range (-?\d+)<=x<=(-?\d+)", r"is not from \1 to \2", message)
+    return re.sub(r"is not in the range x>=(-?\d+)", r"is less than \1", message)
 
 
 def without_cause(error: click.UsageError, words: Sequence[str], ctx: click.Context) -> list[str]:

@@ -70,7 +70,7 @@ class TaskCommand(ReadsOn):
 
 
 _OPTIONS = (
-    click.option("-n", "--name", help="Name it; a number is added if it is taken."),
+    click.option("-n", "--name", help="Its name (else that of file or script); a number is added."),
     click.option(
         "--workdir",
         metavar="FOLDER",

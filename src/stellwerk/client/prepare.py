@@ -81,11 +81,12 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
     describe = import_module("stellwerk.core.describe.tasks")
     workdir = describe.local_workdir(task) or wish.overrides.get("workdir")
     overrides = {key: value for key, value in wish.overrides.items() if key != "workdir"}
+    _check_sources(task, workdir, name)
     packed = None
     if isinstance(workdir, str):
         packed = _pack(workdir, name, wish, settings)
     _check_setup_inputs(task, packed, name)
-    mounts = _pack_mounts(task, name, wish, settings)
+    mounts = _pack_mounts(task, wish, settings)
     submission = _submission(wish, overrides, text=text, file=name, kind=kind)
     if packed is not None:
         submission.snapshot = packed.hash
@@ -201,6 +202,20 @@ def _pack(workdir: str, file: str, wish: Wish, settings: Settings) -> "Packed":
     return packed
 
 
+def _check_sources(task: Task, workdir: object, file: str) -> None:
+    """All that is to be packed must be there; what isn't is told before anything is packed."""
+    missing = [
+        _no_source(target, source, file)
+        for target, sources in packed_targets(task).items()
+        for source in map(os.path.expanduser, sources)
+        if not os.path.exists(source)
+    ]
+    if isinstance(workdir, str) and not os.path.isdir(os.path.expanduser(workdir)):
+        missing.insert(0, _no_folder(os.path.expanduser(workdir), file))
+    if missing:
+        raise StellwerkError(missing)
+
+
 def _limits(wish: Wish, settings: Settings) -> "Limits | None":
     from stellwerk.client.pack import Limits
 
@@ -224,7 +239,7 @@ def _check_setup_inputs(task: Task, packed: "Packed | None", file: str) -> None:
         raise SpecError([Problem("spec/setup-cache", message, remedy, file, path=path)])
 
 
-def _pack_mounts(task: Task, file: str, wish: Wish, settings: Settings) -> "dict[str, Packed]":
+def _pack_mounts(task: Task, wish: Wish, settings: Settings) -> "dict[str, Packed]":
     """What the task brings along beside its work directory, by target."""
     wanted = {
         target: [os.path.expanduser(source) for source in sources]
@@ -232,14 +247,6 @@ def _pack_mounts(task: Task, file: str, wish: Wish, settings: Settings) -> "dict
     }
     if not wanted:
         return {}
-    missing = [
-        _no_source(target, source, file)
-        for target, sources in wanted.items()
-        for source in sources
-        if not os.path.exists(source)
-    ]
-    if missing:
-        raise StellwerkError(missing)
     from stellwerk.client.pack import pack_sources
 
     limits = _limits(wish, settings)

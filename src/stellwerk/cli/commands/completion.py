@@ -16,7 +16,8 @@ HOW = {
 def command(shell: str) -> None:
     """Print the script that completes `stw` and `stellwerk` in your shell.
 
-    Put this line into your shell's start file: `eval "$(stw completion bash)"`.
+    Put this line into the start file of bash or zsh: `eval "$(stw completion bash)"`; of fish:
+    `stw completion fish | source`.
     """
     from stellwerk.cli.main import cli
 

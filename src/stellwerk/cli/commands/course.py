@@ -121,8 +121,9 @@ def _ending(phase: str) -> str:
 def _confirm(count: int, what: str = "cancel") -> None:
     narrator = Narrator()
     if not (sys.stdin.isatty() and narrator.terminal.is_tty):
-        raise usage("usage/confirm", f"{what}: {count} workloads, without being asked", "add --yes")
-    if narrator.ask(f"{what}: {count} workloads?", {"n": "no", "y": "yes"}) != "y":
+        told = f"{what} ({plural(count, 'workload')})? Nobody can be asked here"
+        raise usage("usage/confirm", told, "add --yes")
+    if narrator.ask(f"{what} ({plural(count, 'workload')})?", {"n": "no", "y": "yes"}) != "y":
         raise StopError(1)
 
 

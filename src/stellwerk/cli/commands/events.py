@@ -18,11 +18,14 @@ NAMED = 500
 @click.command("events", epilog="Example: stw events -f")
 @click.argument("workload", required=False, shell_complete=complete_names)
 @click.option("-f", "--follow", is_flag=True, help="Go on as things happen.")
-@click.option("--after", type=click.IntRange(0), help="Only after this sequence number.")
+@click.option(
+    "--after", type=click.IntRange(0), metavar="SEQ", help="Only after this sequence number."
+)
 @click.option(
     "-n",
     "--last",
     type=click.IntRange(0),
+    metavar="N",
     default=SHOWN,
     help=f"At most so many of the last (default {SHOWN}); 0 for all.",
 )

@@ -15,10 +15,13 @@ from stellwerk.client.wire import Explained, RunView
 
 @click.command("explain", epilog="Example: stw explain digits --run 1")
 @click.argument("name", shell_complete=complete_names)
-@click.option("--run", type=click.IntRange(1), help="The decision of this run.")
+@click.option("--run", type=click.IntRange(1), metavar="N", help="The decision of this run.")
 @one_options
 def command(name: str, run: int | None, output: Output) -> None:
-    """Say why it is here and not there, or why it waits, and what would change that."""
+    """Say why it is here and not there, or why it waits, and what would change that.
+
+    Of what waits also when it could start, and who holds what it waits for.
+    """
     client = connect()
     explained = client.explain(name, run)
     if run is not None:
@@ -36,7 +39,10 @@ def _of_run(explained: Explained, number: int, runs: Sequence[RunView]) -> Expla
     """The answer for one run: of an older one the reasons are those of its own end."""
     run = next((one for one in runs if one.number == number), None)
     if run is None:
-        there = f"it has runs 1 to {runs[-1].number}" if runs else "it hasn't run yet"
+        there = "it hasn't run yet"
+        if runs:
+            last = runs[-1].number
+            there = f"it has runs 1 to {last}" if last > 1 else "it has run 1"
         what = f"{explained.name} has no run {number}"
         raise CommandError("find/run", what, there, exit_code=NOT_FOUND)
     if run is runs[-1]:

@@ -63,7 +63,7 @@ def ls(name: str, path: str, output: Output) -> None:
 
 @click.command("cp", epilog="Example: stw cp digits:outputs:model.pkl .")
 @click.argument("source", metavar="NAME:PATH", shell_complete=complete_source)
-@click.argument("destination", metavar="DEST", default=".", shell_complete=complete_file)
+@click.argument("destination", metavar="[DEST]", default=".", shell_complete=complete_file)
 @click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
 def cp(source: str, destination: str, force: bool) -> None:
     """Copy a file or folder of a job here: NAME:PATH, NAME:outputs:PATH, NAME:checkpoints:PATH."""

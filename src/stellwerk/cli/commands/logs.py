@@ -20,8 +20,12 @@ from stellwerk.core.model.errors import StellwerkError
 @click.option(
     "-f", "--follow", "follows", is_flag=True, help="Go on until it ends; exit with its code."
 )
-@click.option("--run", type=click.IntRange(1), help="Of this run instead of the newest.")
-@click.option("--rank", type=click.IntRange(0), help="Of this rank alone, without its number.")
+@click.option(
+    "--run", type=click.IntRange(1), metavar="N", help="Of this run instead of the newest."
+)
+@click.option(
+    "--rank", type=click.IntRange(0), metavar="R", help="Of this rank alone, without its number."
+)
 @click.option("--setup", "only_setup", is_flag=True, help="Only what setup printed.")
 def command(name: str, follows: bool, run: int | None, rank: int | None, only_setup: bool) -> int:
     """Print what a job has printed: setup, then run.

@@ -27,8 +27,9 @@ from stellwerk.cli.terminal import Narrator
 def command(name: str, key: str, **flags: Any) -> int:
     """Submit the same task again: same text, code, variables and secrets; then follow it.
 
-    It is a new job, with empty folders for checkpoints and outputs; with --resume it has its own
-    copy of the old one's last checkpoints. What you have changed since counts only for `stw run`.
+    It is a new job with empty folders for checkpoints and outputs. With --resume it starts with a
+    copy of the last checkpoints of the old one, which must be over. What you have changed since
+    counts only for `stw run`.
     """
     limit_ms = _span("time-limit", flags["time_limit"])
     client = connect()

@@ -45,6 +45,10 @@ _REMEDIES = {
     "did not find expected '-' indicator": "the entries of one list begin in the same column",
     "unexpected end of stream": "a quote or a bracket isn't closed",
     "did not find expected ',' or": "a bracket isn't closed, or a comma is missing",
+    "did not find expected node content": "a value is missing here, or a bracket isn't closed",
+    "cannot start any token": "put a text that begins with this character in quotes",
+    "found unknown directive": "put a text that begins with `%` in quotes",
+    "expected <document start>": "what stands here belongs to no value: is a quote missing?",
 }
 
 

@@ -329,6 +329,8 @@ async def declare_lost(ref: FromPath[str], request: AnyRequest, services: Given)
 
 def _must_be(workload: Workload, phase: Phase, help: str) -> None:
     if workload.phase != phase:
+        if workload.phase in ENDED:
+            help = f"it is over; `stw rerun {workload.name}` runs it again"
         raise StellwerkError.of(
             f"phase/not-{phase.lower()}", f"{workload.name} is {workload.phase}", help
         )
