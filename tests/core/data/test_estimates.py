@@ -101,6 +101,9 @@ def test_residency_keeps_out_those_outside_and_of_unknown_place() -> None:
     nowhere = one(fleet(cluster("a", 450), data=(eu,)), job(data=(eu,)))
     assert codes(nowhere) == ["data_residency"]
     assert "in a region that nobody tells" in render(nowhere.rejections[0]).sentence
+    three = replace(IMGS, residency=("EU", "UK", "CH"))
+    us = one(fleet(cluster("a", 450), data=(three,)), job(data=(three,)))
+    assert us.rejections[0].params["allowed"] == "EU, UK or CH"
 
 
 def test_a_new_name_is_no_way_around_residency() -> None:
@@ -134,6 +137,12 @@ def test_sources_that_may_not_or_can_not() -> None:
         "us": "data_residency",
     }
     assert codes(found) == ["data_no_source"]
+    assert render(found.rejections[0]).sentence == (
+        "a lacks 450 GB of imgs, and no replica of it can be brought there: the link from dead to "
+        "a is no use: its bandwidth is 0 bit/s; imgs may not leave kept; off holds it and doesn't "
+        "answer; part itself holds only 300 GB of 450 GB of imgs; imgs may lie only in EU, and us "
+        "is in US"
+    )
     assert found.missing.value == 450 * GB
     assert found.transfer.value is found.finish.value is found.cost.value is None
     assert all(render(each.reason).sentence for each in found.sources if each.reason)

@@ -21,6 +21,7 @@ from stellwerk.core.data.costing import (
 from stellwerk.core.data.ranking import Order, objective_of, order
 from stellwerk.core.data.sources import Grounds, Need, Offer, broken_rule
 from stellwerk.core.data.units import at_least_data, show_data
+from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.estimates import (
     Basis,
@@ -32,7 +33,7 @@ from stellwerk.core.model.estimates import (
     Way,
 )
 from stellwerk.core.model.fleet import Fleet
-from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reasons import Param, Reason
 
 ROOM = "room"
 """The kind of cluster whose nodes each need a copy of their own."""
@@ -132,19 +133,22 @@ def _sources(
     cluster: Cluster, missing: Sequence[Missing], offered: Sequence[Sequence[Offer]]
 ) -> list[Reason]:
     """What is missing and can come from nowhere."""
-    return [
-        Reason(
-            "data_no_source",
-            {
-                "cluster": cluster.name,
-                "data": one.need.data.name,
-                "missing": show_data(one.bytes),
-                "missing_bytes": math.ceil(one.bytes),
-            },
-        )
-        for one, offers in zip(missing, offered, strict=True)
-        if one.bytes > 0 and all(offer.reason for offer in offers)
-    ]
+    found = []
+    for one, offers in zip(missing, offered, strict=True):
+        reasons = [offer.reason for offer in offers if offer.reason]
+        if one.bytes <= 0 or len(reasons) < len(offers):
+            continue
+        numbers: dict[str, Param] = {
+            "cluster": cluster.name,
+            "data": one.need.data.name,
+            "missing": show_data(one.bytes),
+            "missing_bytes": math.ceil(one.bytes),
+        }
+        if reasons:
+            sentences = dict.fromkeys(render(reason).sentence for reason in reasons)
+            numbers["note"] = "; ".join(sentences)
+        found.append(Reason("data_no_source", numbers))
+    return found
 
 
 def _room(job: JobProfile, cluster: Cluster, missing: Sequence[Missing]) -> list[Reason]:
@@ -156,7 +160,7 @@ def _room(job: JobProfile, cluster: Cluster, missing: Sequence[Missing]) -> list
     if need <= free + evictable:
         return []
     short = need - free - evictable
-    numbers: dict[str, str | int | float] = {
+    numbers: dict[str, Param] = {
         "cluster": cluster.name,
         "missing": show_data(need),
         "free": show_data(free),

@@ -113,12 +113,18 @@ def broken_rule(cluster: Cluster, need: Need) -> Reason | None:
                 "data_residency",
                 {
                     "data": need.data.name,
-                    "allowed": " or ".join(rule),
+                    "allowed": _listed(rule),
                     "cluster": cluster.name,
                     "where": f"in {region}" if region else "in a region that nobody tells",
                 },
             )
     return None
+
+
+def _listed(places: tuple[str, ...]) -> str:
+    """`EU`, `EU or UK`, `EU, UK or CH`."""
+    *most, last = places
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _of_link(link: Link, need: Need) -> Reason | None:

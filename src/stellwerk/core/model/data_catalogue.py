@@ -12,8 +12,8 @@ OF_DATA = {
     "data_no_source": Entry(
         "blocked",
         "you",
-        "{cluster} lacks {missing} of {data}, and no replica can be fetched from there",
-        "describe the link to {cluster} from where {data} lies, or put {data} onto {cluster}",
+        "{cluster} lacks {missing} of {data}, and no replica of it can be brought there[: {note}]",
+        "describe a link to {cluster} from where {data} lies, or put {data} onto {cluster}",
     ),
     "data_room": Entry(
         "capacity",
