@@ -262,11 +262,26 @@ def test_settings_say_where_they_come_from(stw: Stw, monkeypatch: pytest.MonkeyP
     assert {one["name"]: one["origin"] for one in shown}["output"] == "default"
 
 
+def test_a_rerun_may_resume_with_another_time_limit(server: FakeServer, stw: Stw) -> None:
+    """It says with what it starts; a time without a unit is refused before anything is asked."""
+    told = [{"code": "resume", "message": "it starts with 2 checkpoints of digits", "help": ""}]
+    again = {"id": "w-2", "name": "digits-2", "phase": "Pending", "notices": told}
+    server.on("POST", "/v1/workloads/digits/rerun", again)
+    result = stw("rerun", "digits", "--resume", "--time-limit", "90m", "-d")
+    assert "it starts with 2 checkpoints of digits" in result.err
+    sent = server.asked[-1].json()
+    assert (sent["resume"], sent["time_limit_ms"]) == (True, 90 * 60_000)
+    refused = stw("rerun", "digits", "--time-limit", "90")
+    assert (refused.code, len(server.asked)) == (2, 1)
+    assert "help: write `90m` for minutes, `90h` for hours" in refused.err
+
+
 def test_a_rerun_asks_the_server_for_the_same_again(server: FakeServer, stw: Stw) -> None:
     """The server has text, code, variables and secrets."""
     again = {"id": "w-2", "name": "digits-2", "phase": "Pending", "notices": []}
     server.on("POST", "/v1/workloads/digits/rerun", again)
     assert stw("rerun", "digits", "-o", "name").out == "digits-2\n"
+    assert set(server.asked[-1].json()) == {"key"}
     assert len(server.asked[-1].json()["key"]) == 24
 
 

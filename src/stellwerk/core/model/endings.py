@@ -2,9 +2,11 @@
 
 from stellwerk.core.model.reasons import Entry
 
+AGAIN = "`stw rerun NAME` starts it anew, with `--resume` from its last checkpoint"
+
 ENDED = {
     "succeeded": Entry("ended", "you", "it ended with exit code 0", "`stw logs` shows its output"),
-    "cancelled": Entry("ended", "you", "cancelled by {actor}", "`stw rerun` starts it anew"),
+    "cancelled": Entry("ended", "you", "cancelled by {actor}", AGAIN),
     "exit_code": Entry(
         "ended",
         "you",
@@ -30,9 +32,7 @@ ENDED = {
         "`dmesg` on {node} tells whether it was the kernel, for want of memory: then ask for more "
         "with `memory:`",
     ),
-    "killed_by_order": Entry(
-        "ended", "you", "it was killed by order", "`stw rerun` starts it anew"
-    ),
+    "killed_by_order": Entry("ended", "you", "it was killed by order", AGAIN),
     "aborted": Entry(
         "ended",
         "you",
@@ -101,7 +101,7 @@ ENDED = {
         "ended",
         "cluster owner",
         "a GPU of {node} failed: {line}",
-        "take the card out of use and restart {node}; then `stw rerun`",
+        "take the card out of use and restart {node}; then `stw rerun NAME`",
     ),
     "missing_module": Entry(
         "ended",
@@ -138,13 +138,14 @@ ENDED = {
         "ended",
         "cluster owner",
         "a disk of {node} is full[: {line}]",
-        "make room there, then `stw rerun`",
+        "make room there, then `stw rerun NAME`, with `--resume` from its last checkpoint",
     ),
     "disk_quota": Entry(
         "ended",
         "you",
         "your disk quota on {node} is used up: {line}",
-        "delete what you don't need, or ask for a larger quota; then `stw rerun`",
+        "delete what you don't need, or ask for a larger quota; then `stw rerun NAME`, with "
+        "`--resume` from its last checkpoint",
     ),
     "syntax_error": Entry(
         "ended",
