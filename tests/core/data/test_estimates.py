@@ -231,6 +231,12 @@ def test_without_a_runtime_the_end_is_unknown_and_said_so() -> None:
     assert "stellwerk/expected-runtime" in told
 
 
+def test_without_a_runtime_the_earlier_start_is_the_earlier_finish() -> None:
+    """Even where that one costs something and the other one doesn't."""
+    found = fleet(cluster("free", 450, wait_s=60.0), cluster("paid", 450, usd=1.0))
+    assert ranked(found, job(None)) == ["paid", "free"]
+
+
 def test_what_is_unknown_never_beats_what_is_known() -> None:
     """A cluster of no known speed comes last, though it is ready at once."""
     found = fleet(cluster("a", 450, speed=0.0), cluster("b", 450, wait_s=99_999.0))

@@ -49,7 +49,7 @@ def order_of(
         case "weighted":
             first = (weighted, finish, cost)
         case _:
-            first = (finish, cost)
+            first = (finish, cost) if finish.value is not None else (finish, start, cost)
     return tuple(
         (unknown, _rounded(value)) for unknown, value in (e.order for e in (*first, *rest))
     )
