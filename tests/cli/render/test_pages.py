@@ -100,38 +100,6 @@ def test_a_waiting_workload_is_explained() -> None:
     ]
 
 
-def test_who_holds_what_is_waited_for_is_told() -> None:
-    """For how long already, and when it is free again as far as somebody knows."""
-    hour = 3_600_000
-    holder = {"id": "w-9", "owner": "ada", "cluster": "k017", "since_ms": NOW - 2 * hour}
-    explained = msgspec.convert(
-        {
-            "name": "x",
-            "phase": "Pending",
-            "holders": [
-                {**holder, "name": "fit", "holds": "4 CPUs", "likely_ms": NOW, "latest_ms": NOW},
-                {**holder, "name": "eval", "holds": "1 CPUs"},
-            ],
-            "more_holders": 3,
-        },
-        wire.Explained,
-    )
-    [_, _, head, fit, other, more] = explain.lines_of(explained, SCREEN, NOW)
-    assert head.split() == "HELD BY OWNER CLUSTER HOLDS FOR FREE AGAIN".split()
-    assert fit.split()[:6] == ["fit", "ada", "k017", "4", "CPUs", "2"]
-    assert "at the latest" in fit
-    assert other.endswith("not known: no time limit, no earlier run of it")
-    assert more == "  and 3 more hold less"
-
-
-def test_a_remedy_names_the_workload() -> None:
-    """What stands for a name in the catalogue is the name on the screen."""
-    remedy = "`stw rerun NAME --resume` goes on"
-    rendered = msgspec.convert({**BLOCKED, "remedy": remedy}, RenderedReason)
-    told = reasons.in_full([rendered], name="fit")
-    assert told[1] == "    -> `stw rerun fit --resume` goes on"
-
-
 @pytest.mark.parametrize(
     ("phase", "chosen", "head"),
     [
