@@ -287,7 +287,7 @@ def test_a_manifest_is_read_with_all_that_is_wrong_in_it() -> None:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.builds(

@@ -16,7 +16,7 @@ from stellwerk.core.model.fleet import Data, Fleet, Link
 from stellwerk.core.model.reasons import Reason
 from tests.core.data.fleets import GB, NOW, with_more, worlds
 
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=25)
 World = tuple[Fleet, JobProfile]
 
 
