@@ -77,7 +77,7 @@ def start_following(job: Job, over: threading.Event, **how: Any) -> "subprocess.
 
     def output() -> Any:
         yield b"begun\n"
-        over.wait(20)
+        over.wait(50)
 
     job.page = {**show("digits", "Running", runs=[run(1)]), "id": "w-1"}
     job.server.on("GET", "/v1/workloads/w-1/logs", lambda _: Says(output()))
@@ -91,7 +91,7 @@ def test_ctrl_c_without_a_terminal_detaches(job: Job, task: str) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=40)
     over.set()
     assert process.returncode == 130
     assert err.decode().splitlines()[-1] == (
@@ -121,7 +121,7 @@ def test_ctrl_c_on_a_terminal_asks(
         if answer != b"d\n":
             over.set()
         screen += read_until(ours, b"stw logs -f" if answer == b"d\n" else b"details: ")
-        assert process.wait(timeout=10) == code
+        assert process.wait(timeout=40) == code
     over.set()
     os.close(theirs)
     os.close(ours)
@@ -130,7 +130,7 @@ def test_ctrl_c_on_a_terminal_asks(
     assert ("cancel" in paths) == cancelled
 
 
-def read_until(descriptor: int, mark: bytes, seconds: float = 10) -> bytes:
+def read_until(descriptor: int, mark: bytes, seconds: float = 40) -> bytes:
     """Reads a terminal until something stands there."""
     seen = b""
     deadline = time.monotonic() + seconds

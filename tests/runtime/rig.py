@@ -32,10 +32,14 @@ def interpreters() -> dict[str, str]:
         candidates = [str(path) for path in sorted(pyenv.glob(f"3.{minor}.*/bin/python"))]
         plain = shutil.which(f"python3.{minor}")
         for candidate in [*candidates, *([plain] if plain else [])]:
-            works = subprocess.call([candidate, "-c", "import ctypes"], stderr=subprocess.DEVNULL)
-            if works == 0:
-                found.setdefault(f"3.{minor}", candidate)
+            if f"3.{minor}" not in found and works(candidate):
+                found[f"3.{minor}"] = candidate
     return dict(sorted(found.items(), key=lambda item: int(item[0].split(".")[1])))
+
+
+def works(python: str) -> bool:
+    asked = [python, "-I", "-S", "-c", "import ctypes"]
+    return subprocess.call(asked, stderr=subprocess.DEVNULL) == 0
 
 
 INTERPRETERS = interpreters()
