@@ -261,6 +261,7 @@ def changed(document: str, old: str, new: str) -> FleetRead:
         ("2026-12-02T17:00:00Z/", "", "spec/value", "isn't a window"),
         ("- toy", "- toi", "fleet/unknown-data", "did you mean `toy`?"),
         ("- toy", "- toy@v2", "fleet/unknown-data", "`toy@v1`"),
+        ("- toy", "- '@v1'", "spec/value", "names no data"),
         ("part: 50%", "part: 50%, bytes: 3GB", "spec/value", "keep one"),
         ("free: 50", "free: 1e9", "fleet/score", "-100 to 100"),
         ("available: true", "available: maybe", "spec/type", "`true` or `false`"),

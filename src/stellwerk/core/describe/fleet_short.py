@@ -104,16 +104,24 @@ Draft = Callable[[str], Holding]
 def _held(report: Report, node: Node, path: str) -> Draft | None:
     """What is held, of the cluster whose name is known only when the whole map is read."""
     if node.text is not None:
-        data, _, revision = node.text.partition("@")
-        return lambda cluster: Holding(cluster, data, revision, None, None, False, node)
-    found = read_map(report, node, path, HELD_FIELDS, required=("data",))
+        found = Found(node)
+        written = node.text
+    else:
+        found = read_map(report, node, path, HELD_FIELDS, required=("data",))
+        written = found.get("data", "")
+        if "data" not in found.values:
+            return None
     if "bytes" in found and "part" in found:
         message = f"`{path}` gives both `bytes` and `part`"
         report.problem("spec/value", found.place("part"), path, message, "keep one of the two")
-    data, _, revision = found.get("data", "").partition("@")
+    data, _, revision = written.strip().partition("@")
+    if not data:
+        message = f"`{path}`: {node.short()} names no data"
+        report.problem("spec/value", node, path, message, "write `NAME` or `NAME@REVISION`")
+        return None
     revision = found.get("revision", revision)
     held, fraction, pinned = found.get("bytes"), found.get("part"), found.get("pinned", False)
-    return data and (lambda cluster: Holding(cluster, data, revision, held, fraction, pinned, node))
+    return lambda cluster: Holding(cluster, data, revision, held, fraction, pinned, node)
 
 
 def _nothing_or(reader: Reader) -> Reader:
