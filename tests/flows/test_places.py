@@ -48,7 +48,8 @@ def test_two_ranks_meet_at_a_port_that_was_free(colleague: Person) -> None:
     lines = colleague.stw("run", task, timeout_s=60).stdout.splitlines()
     assert lines.count("(rank 0) the sum is 10") == 1
     assert lines.count("(rank 1) the sum is 10") == 1
-    assert lines[0] == "(rank 0) once"
+    # While it runs each rank is read by itself: only the order within one rank is certain.
+    assert next(line for line in lines if line.startswith("(rank 0)")) == "(rank 0) once"
     for rank in (0, 1):
         assert f"(rank {rank}) rank {rank} {rank} of 2: 127.0.0.1 127.0.0.1" in lines
     alone = colleague.stw("logs", "meet", "--rank", "1").stdout.splitlines()
