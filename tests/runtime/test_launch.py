@@ -25,6 +25,7 @@ INHERITED = Inherited(0o022, resource.getrlimit(resource.RLIMIT_NOFILE))
             "the program `/no/such/program` can't be executed",
             False,
         ),
+        (["no-such-program"], ".", "log", "`no-such-program` is in no folder of PATH", False),
         (["/bin/true"], "gone", "log", "can't be entered", False),
         (["/bin/true", "x" * (1 << 20)], ".", "log", "larger than Linux allows", False),
         (["/bin/true"], ".", "gone/log", "can't be written", True),

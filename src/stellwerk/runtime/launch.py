@@ -132,6 +132,8 @@ def _sentence(stage: str, code: int, start: Start) -> str:
     if code == errno.E2BIG:
         size = sum(len(os.fsencode(f"{name}={value}")) + 1 for name, value in start.env.items())
         return f"the environment ({size} bytes) and the arguments are larger than Linux allows"
+    if stage == "program" and code == errno.ENOENT and "/" not in start.argv[0]:
+        return f"the program `{start.argv[0]}` is in no folder of PATH"
     if stage == "program":
         return f"the program `{start.argv[0]}` can't be executed: {os.strerror(code)}"
     return f"no process could be started: {os.strerror(code)}"

@@ -163,7 +163,8 @@ ENDED = {
         "ended",
         "you",
         "the command could not be started[: {message}]",
-        "check the spelling, PATH, the work directory and, of a script, the `#!` in its first line",
+        "check its spelling, PATH and the work directory, and of a script the `#!` in its first "
+        "line; what isn't there is installed in `setup:` or beforehand",
     ),
     "start_refused": Entry(
         "ended",
