@@ -185,6 +185,7 @@ def _same_score(wanted: Case, found: Case) -> bool:
         or wanted.get("weight", found["weight"]) != found["weight"]
     ):
         return False
-    values, other = wanted.get("values", found["values"]), found["values"]
-    names = values.keys() | other.keys()
+    other: Case = found["values"]
+    values: Case = wanted.get("values") or other
+    names = sorted({*values, *other})
     return all(values.get(name, 0) == other.get(name, 0) for name in names)

@@ -41,10 +41,14 @@ class Move(Struct, frozen=True, omit_defaults=True):
 
 
 class Column(Struct, frozen=True, omit_defaults=True):
-    """Numbers of one width, little-endian; ``code`` as in the module `array`."""
+    """Numbers of one width, little-endian; ``code`` as in the module `array`.
+
+    Each number stands for ``scale`` times itself.
+    """
 
     code: str
     data: bytes
+    scale: int = 1
 
 
 class FilterColumn(Struct, frozen=True, omit_defaults=True):

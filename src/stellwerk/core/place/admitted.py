@@ -64,9 +64,9 @@ class Admitted:
     """
 
     __slots__ = (
-        "base", "bindings", "candidates", "demanding", "now_ms", "only_new", "own_scores", "passed",
-        "passed_bits", "rows", "rules", "scores", "sets", "shared", "shared_id", "stamp", "status", "token",
-        "troubles", "unknown", "until_ms", "verdicts", "weight",
+        "base", "bindings", "candidates", "now_ms", "only_new", "own_scores", "passed",
+        "passed_bits", "rows", "rules", "scores", "sets", "shared", "shared_id", "stamp", "status",
+        "token", "troubles", "unknown", "until_ms", "verdicts", "weight",
     )  # fmt: skip
 
     def __init__(self, rules: Rules, size: int, now_ms: int) -> None:

@@ -95,8 +95,9 @@ class Ranking:
     def totals_of(self, rows: list[int]) -> list[int]:
         """The totals of rows that passed."""
         ranks = self.columns.rank
-        places = np.searchsorted(ranks[self.admitted.rows], ranks[rows]) if rows else []
-        return self.totals[places].tolist() if rows else []
+        places = np.searchsorted(ranks[self.admitted.rows], ranks[rows])
+        found: list[int] = self.totals[places].tolist() if rows else []
+        return found
 
     def _key(self) -> Values:
         return self.totals - np.where(self.admitted.unknown > 0, BEHIND, 0)
@@ -157,9 +158,10 @@ def _take(spread: Spread, ranked: Values, count: int) -> list[int]:
     """Chooses places, best ranked first, under the constraints."""
     if count <= 0 or not len(ranked):
         return []
-    if not spread.domains:
-        return ranked[:count].tolist()
-    return spread.take(ranked, count)
+    if spread.domains:
+        return spread.take(ranked, count)
+    best: list[int] = ranked[:count].tolist()
+    return best
 
 
 def _without(order: Values, places: list[int]) -> Values:

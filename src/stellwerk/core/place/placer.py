@@ -193,12 +193,10 @@ class Placer:
     def _due(self, group: _Class, now_ms: int) -> tuple[list[str], Asked | None]:
         """Which members must be decided: new ones, those whose time has come, those affected."""
         before = self._renew(group, now_ms)
-        due = {key: True for key in group.members if key in self._waiting} if self._waiting else {}
+        due = {key: True for key, at in group.due_ms.items() if at <= now_ms}
+        if self._waiting:
+            due.update({key: True for key in group.members if key in self._waiting})
         if group.admitted is None or before is None:
-            late = (
-                group.due_ms.items() if now_ms >= min(group.due_ms.values(), default=NEVER) else ()
-            )
-            due.update({key: True for key, at in late if at <= now_ms})
             return list(due), None
         if not group.by_columns or group.admitted.broken or before.broken:
             return list(group.members), None

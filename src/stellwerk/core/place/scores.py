@@ -197,17 +197,21 @@ def packed(values: NDArray[np.int64] | Floats) -> Column:
             return Column("d", numbers.astype("<f8").tobytes())
         numbers = finite.astype(np.int64)
     least, most = int(numbers.min(initial=0)), int(numbers.max(initial=0))
+    scale = 1
+    if least < -128 or most > 127:
+        scale = max(1, int(np.gcd.reduce(numbers)))
+        numbers, least, most = numbers // scale, least // scale, most // scale
     for code, width, limit in (("b", "<i1", 1 << 7), ("h", "<i2", 1 << 15), ("i", "<i4", 1 << 31)):
         if -limit <= least and most < limit:
-            return Column(code, numbers.astype(width).tobytes())
-    return Column("q", numbers.astype("<i8").tobytes())
+            return Column(code, numbers.astype(width).tobytes(), scale)
+    return Column("q", numbers.astype("<i8").tobytes(), scale)
 
 
 def unpacked(column: Column) -> NDArray[np.int64] | Floats:
     """Reads packed numbers."""
     kinds = {"b": "<i1", "h": "<i2", "i": "<i4", "q": "<i8", "d": "<f8"}
     read = np.frombuffer(column.data, kinds[column.code])
-    return read.astype(np.float64) if column.code == "d" else read.astype(np.int64)
+    return read.astype(np.float64) if column.code == "d" else read.astype(np.int64) * column.scale
 
 
 def _size_of(resource: str) -> Callable[[Cluster], float]:

@@ -1,0 +1,203 @@
+"""Many placements over a changing fleet: only what a change concerns is decided again."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stellwerk.core.inventory.columns import FleetColumns
+from stellwerk.core.model.cluster import Cluster, ScoreObject, Taint
+from stellwerk.core.model.fleet import SET_LABEL, ClusterSet, Fleet, SetBinding
+from stellwerk.core.model.placement import Compat, Placement, Predicate, Prioritizer, Toleration
+from stellwerk.core.model.placing import Existing, PlacingContext
+from stellwerk.core.model.selectors import Selector
+from stellwerk.core.place.placer import Placer
+from stellwerk.core.place.placing import choose
+from tests.core.place.arbitrary_placing import NOW_MS, cluster_of, fleet_of, placement_of
+
+SCORE = Prioritizer("free", 2, "gpu")
+SEEDS = st.integers(0, 1 << 32)
+
+
+def cluster(number: int, free: int, tier: str = "gold") -> Cluster:
+    """A cluster with a score."""
+    return Cluster(
+        name=f"c{number:03}",
+        driver="ocm",
+        nodes=(),
+        labels={SET_LABEL: "s", "tier": tier},
+        scores={"gpu": ScoreObject({"free": free})},
+        allocatable={"cpu": 1000 * (number + 1)},
+        capacity={"cpu": 100_000},
+    )
+
+
+def world(count: int, chance: Random) -> Fleet:
+    """So many clusters with arbitrary scores."""
+    return Fleet(
+        clusters=tuple(cluster(number, chance.randint(-100, 100)) for number in range(count)),
+        sets=(ClusterSet("s"),),
+        bindings=(SetBinding("d", "s"),),
+    )
+
+
+def placements(count: int, *scores: Prioritizer, wanted: int = 3) -> list[Placement]:
+    """So many with one spec."""
+    rule = (Predicate(Selector({"tier": "gold"})),)
+    return [
+        Placement("d", f"p{number}", (), rule, wanted, "Exact", scores or (SCORE,))
+        for number in range(count)
+    ]
+
+
+def decisions(placer: Placer, all_of_them: list[Placement]) -> tuple[Existing, ...]:
+    """What everybody has."""
+    return tuple(
+        Existing(one.namespace, one.name, tuple(placer.ledger.of(one.key))) for one in all_of_them
+    )
+
+
+@settings(max_examples=40)
+@given(SEEDS)
+def test_one_after_the_other_sees_those_before(seed: int) -> None:
+    """The first round gives what asking for each in turn gives."""
+    chance = Random(seed)
+    columns = FleetColumns.of(world(9, chance))
+    asked = placements(4, SCORE, Prioritizer("Balance", 1))
+    placer = Placer(columns)
+    for one in asked:
+        placer.put(one)
+    found = {choice.placement: choice for choice in placer.replan(NOW_MS)}
+    existing: list[Existing] = []
+    for one in asked:
+        choice = choose(one, columns, PlacingContext(NOW_MS, tuple(existing)))
+        assert found[one.key] == choice
+        existing.append(Existing("d", one.name, choice.clusters))
+
+
+@settings(max_examples=30)
+@given(SEEDS)
+def test_nothing_that_should_change_is_left_out(seed: int) -> None:
+    """After a round no placement would be decided otherwise if it were asked again."""
+    chance = Random(seed)
+    columns = FleetColumns.of(world(chance.randint(2, 12), chance))
+    asked = placements(5, SCORE, Prioritizer("ResourceAllocatableCPU", 1))
+    placer = Placer(columns)
+    for one in asked:
+        had = chance.sample([f"c{number:03}" for number in range(14)], 3)
+        placer.put(one, had if chance.random() < 0.5 else ())
+    list(placer.replan(NOW_MS))
+    for round in range(4):
+        changed, gone = [], []
+        for _ in range(chance.randint(1, 3)):
+            number = chance.randrange(14)
+            if chance.random() < 0.15:
+                gone.append(f"c{number:03}")
+            else:
+                tier = chance.choice(["gold", "gold", "iron"])
+                changed.append(cluster(number, chance.randint(-100, 100), tier))
+        columns.update(changed, [name for name in gone if name not in {c.name for c in changed}])
+        list(placer.replan(NOW_MS + round))
+        existing = decisions(placer, asked)
+        for one in asked:
+            again = choose(one, columns, PlacingContext(NOW_MS + round, existing))
+            assert again.clusters == tuple(placer.ledger.of(one.key))
+
+
+@settings(max_examples=80)
+@given(SEEDS)
+def test_changed_columns_are_those_of_the_changed_fleet(seed: int) -> None:
+    """Row by row or read in anew, the same fleet gives the same choice."""
+    chance = Random(seed)
+    fleet, one = fleet_of(chance), placement_of(chance, chance.choice(["", "ocm"]))
+    columns = FleetColumns.of(fleet)
+    choose(one, columns, PlacingContext(NOW_MS))
+    known = {each.name: each for each in fleet.clusters}
+    for _ in range(3):
+        name = chance.choice([*known, "c9"])
+        if chance.random() < 0.2 and name in known:
+            del known[name]
+            columns.update((), [name])
+        else:
+            known[name] = cluster_of(chance, name)
+            columns.update([known[name]])
+        fresh = FleetColumns.of(replace(fleet, clusters=tuple(known.values())))
+        first = choose(one, columns, PlacingContext(NOW_MS))
+        second = choose(one, fresh, PlacingContext(NOW_MS))
+        plain = ("clusters", "totals", "groups", "conditions", "unscheduled", "requeue_at_ms")
+        for field in plain:
+            assert getattr(first, field) == getattr(second, field)
+
+
+def test_only_what_a_change_concerns_is_decided_again() -> None:
+    """A score that lifts a cluster nowhere near the chosen ones costs no decision."""
+    chance = Random(1)
+    columns = FleetColumns.of(world(50, chance))
+    placer = Placer(columns)
+    asked = placements(30)
+    for one in asked:
+        placer.put(one)
+    assert len(list(placer.replan(NOW_MS))) == 30
+    chosen = dict.fromkeys(placer.ledger.of("d/p0"), True)
+    worst = next(one for one in columns.clusters if one.name not in chosen)
+    columns.update([replace(worst, scores={"gpu": ScoreObject({"free": -100})})])
+    assert list(placer.replan(NOW_MS)) == []
+    assert placer.decided == 30
+    columns.update([replace(worst, scores={"gpu": ScoreObject({"free": 100})})])
+    best = sorted(placer.ledger.of("d/p0"))
+    moved = list(placer.replan(NOW_MS))
+    assert {len(choice.moves) for choice in moved} <= {1}
+    assert all(worst.name in choice.clusters for choice in moved) or best == list(chosen)
+
+
+def test_a_changed_spec_is_decided_and_a_dropped_one_forgotten() -> None:
+    """Replacing a placement counts its clusters once; dropping it counts them no more."""
+    columns = FleetColumns.of(world(4, Random(2)))
+    placer = Placer(columns)
+    (one,) = placements(1)
+    placer.put(one)
+    list(placer.replan(NOW_MS))
+    placer.put(replace(one, count=1))
+    (choice,) = placer.replan(NOW_MS)
+    assert len(choice.clusters) == 1
+    assert [move.reason.code for move in choice.moves] == ["fewer_wanted", "fewer_wanted"]
+    assert placer.ledger.others("")[0].sum() == 1
+    placer.drop(one.key)
+    assert placer.ledger.others("")[0].sum() == 0
+    assert list(placer.replan(NOW_MS)) == []
+
+
+def test_it_is_looked_at_again_when_a_score_ends() -> None:
+    """At the end of its validity a score becomes unknown, and the time for that is told."""
+    chance = Random(3)
+    fleet = world(3, chance)
+    ending = replace(fleet.clusters[0], scores={"gpu": ScoreObject({"free": 100}, NOW_MS + 500)})
+    columns = FleetColumns.of(replace(fleet, clusters=(ending, *fleet.clusters[1:])))
+    placer = Placer(columns)
+    (one,) = placements(1, wanted=1)
+    placer.put(one)
+    list(placer.replan(NOW_MS))
+    assert placer.ledger.of(one.key) == ["c000"]
+    assert placer.requeue_at_ms() == NOW_MS + 501
+    list(placer.replan(NOW_MS + 501))
+    assert placer.ledger.of(one.key) == ["c000"], "what nobody knows is no reason to leave"
+    assert placer.requeue_at_ms() == 0
+
+
+@pytest.mark.parametrize("compat", ["", "ocm"])
+def test_a_toleration_ends_by_itself(compat: Compat) -> None:
+    """A placement is decided again when a toleration of one of its clusters is over."""
+    fleet = world(2, Random(4))
+    tainted = replace(fleet.clusters[0], taints=(Taint("k", "NoSelect", "", NOW_MS),))
+    columns = FleetColumns.of(replace(fleet, clusters=(tainted, fleet.clusters[1])))
+    (one,) = placements(1)
+    one = replace(one, tolerations=(Toleration("k", "Exists", seconds=60),), compat=compat)
+    placer = Placer(columns)
+    placer.put(one)
+    list(placer.replan(NOW_MS))
+    list(placer.replan(NOW_MS + 59_999))
+    assert sorted(placer.ledger.of(one.key)) == ["c000", "c001"]
+    list(placer.replan(NOW_MS + 60_000))
+    assert placer.ledger.of(one.key) == ["c001"]
