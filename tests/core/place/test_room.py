@@ -176,6 +176,19 @@ def test_what_was_given_back_is_free_again() -> None:
     assert amounts(room) == before
 
 
+def test_the_cpus_of_all_nodes_are_counted_along() -> None:
+    """Before and after something was taken, in a copy, and without some of the nodes."""
+    room = Room(a_cluster("lab", a_node("a", cpus=4), a_node("b", cpus=8), kind="room"), ())
+    assert room.cpus() == (12_000, 12_000)
+    parts = fit(room, a_request(cpus=3), 1)
+    assert parts is not None
+    room.take(Allocation("lab", parts))
+    assert room.cpus() == room.copy().cpus() == (9_000, 12_000)
+    assert room.without(["lab/b"]).cpus() == (1_000, 4_000)
+    room.take(Allocation("lab", parts), sign=-1)
+    assert room.cpus() == (12_000, 12_000)
+
+
 def test_many_shares_of_several_cards_are_spread_so_that_all_replicas_fit() -> None:
     """Cards with 1, 1 and 2 shares hold two replicas of two cards each; best fit would say one."""
     devices = tuple(a_device(index, gib=gib) for index, gib in enumerate((1, 1, 2)))

@@ -200,9 +200,8 @@ def _scores(
     ``room``: percent of CPU left free; ``devices``: spares nodes with devices from work without;
     ``preference``: the place in an ordered choice.
     """
-    left = sum(node.cpus_milli for node in room.nodes.values())
+    left, total = room.cpus()
     left -= sum(node.cpus_milli for node in nodes)
-    total = sum(node.node.cpus_milli for node in room.nodes.values())
     scores = {"room": 100 * left // total if total else 0}
     if shape.alternatives[index].request.gpu is None and any(
         room.nodes[part.node].node.devices for part in nodes

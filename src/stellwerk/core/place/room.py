@@ -52,13 +52,14 @@ class Room:
     counts in the next room: what is chosen depends on what was there, not on when it was asked.
     """
 
-    __slots__ = ("cluster", "held", "nodes", "packed")
+    __slots__ = ("cluster", "held", "nodes", "packed", "sums")
 
     def __init__(self, cluster: Cluster, allocations: Iterable[Allocation]) -> None:
         self.cluster = cluster
         self.nodes = {node.name: NodeRoom(node) for node in cluster.nodes}
         self.held = tuple(allocations)
         self.packed: Packing | None = None
+        self.sums: tuple[int, int] | None = None
         for allocation in self.held:
             self.take(allocation)
 
@@ -86,6 +87,7 @@ class Room:
         twin.nodes = nodes
         twin.held = self.held
         twin.packed = None
+        twin.sums = None
         return twin
 
     def take(self, allocation: Allocation, sign: int = 1) -> None:
@@ -98,6 +100,8 @@ class Room:
         room = self.nodes.get(part.node)
         if room is not None:
             room.take(part, sign)
+            if self.sums is not None:
+                self.sums = (self.sums[0] - sign * part.cpus_milli, self.sums[1])
             if self.packed is not None:
                 self.packed.moved(room)
 
@@ -107,6 +111,14 @@ class Room:
             mix = mix_of(self.nodes, self.held)
             self.packed = Packing(self.nodes.values(), Scores(mix))
         return self.packed
+
+    def cpus(self) -> tuple[int, int]:
+        """Gives the milli-CPUs of all nodes together: what is free, and all."""
+        if self.sums is None:
+            nodes = self.nodes.values()
+            left = sum(node.cpus_milli for node in nodes)
+            self.sums = (left, sum(node.node.cpus_milli for node in nodes))
+        return self.sums
 
     @property
     def together(self) -> bool:
