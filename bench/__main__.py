@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from bench import bulk, path, start
+from bench import bulk, path, start, upload
 from bench.peers.cache import Peers
 from bench.table import Line, render
 
@@ -17,6 +17,7 @@ PARTS: dict[str, Part] = {
     "many": bulk.many_short_jobs,
     "pending": bulk.many_pending,
     "memory": bulk.memory,
+    "upload": upload.many_files,
 }
 
 

@@ -8,6 +8,7 @@ from bench.home import a_warm_home, cpu_ms, memory_mb
 from bench.peers.cache import Peers
 from bench.table import Line
 from stellwerk.client import Client, Submission
+from stellwerk.client.bulk import Which
 
 TRUE = Submission(text="name: short\nrun: /bin/true\n")
 WAITING = Submission(text="name: waiting\nresources: {{cpus: {cpus}}}\nrun: /bin/true\n")
@@ -63,11 +64,17 @@ def many_pending(quick: bool, _peers: Peers) -> list[Line]:
         began = time.perf_counter()
         client.list(limit=1000)
         listed = (time.perf_counter() - began) * 1000
+        began = time.perf_counter()
+        told = client.change_many("cancel", Which(phases=["Pending"]))
+        cancelled = time.perf_counter() - began
+    if told.phases != {"Cancelled": count}:
+        raise SystemExit(f"of {count} waiting ones {told.phases} were cancelled")
     scale = count / 20_000
     return [
         Line(f"{count:,} pending in one call", called, "s", 10 * scale),
         Line("… until each has its reason to wait", settled, "s"),
         Line("… the first 1,000 of them listed", listed, "ms"),
+        Line("… all of them cancelled in one call", cancelled, "s", 5 * scale),
         Line("… the server's memory, each", grown, "kB"),
     ]
 

@@ -8,7 +8,7 @@ import msgspec
 from stellwerk.core.model.catalogue import render, worst_first
 from stellwerk.core.model.cluster import Cluster, Device, Node
 from stellwerk.core.model.decisions import Candidate, Decision, Shortfall
-from stellwerk.core.model.reasons import Reason, RenderedReason
+from stellwerk.core.model.reasons import Param, Reason, RenderedReason
 from stellwerk.core.model.resources import (
     Allocation,
     Alternative,
@@ -135,12 +135,13 @@ def out_of_reach(
     if not silent:
         return ()
     since_ms = max(place.since_ms, run.planned_ms)
-    params = {
+    params: dict[str, Param] = {
         "cluster": place.cluster.name,
         "for_ms": max(0, now_ms - since_ms),
         "since_ms": since_ms,
-        **({"note": silent[0].note} if silent[0].note else {}),
     }
+    if silent[0].note:
+        params["note"] = silent[0].note
     return (Reason("out_of_reach", params),)
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 TEMPORARY = ".new-"
 """How the names of what isn't whole yet begin."""
 
+ASK_AGAIN_BYTES = 1 << 20
+"""After so much the disk is asked for its room again."""
+
 
 class Together:
     """Blobs on their way in. Leaving the context without `keep` removes what was written."""
@@ -28,6 +31,7 @@ class Together:
         self._root = str(store.root)
         self._prefix = f"{TEMPORARY}{os.urandom(6).hex()}-"
         self._waiting: dict[BlobHash, str] = {}
+        self._room = -1
 
     def __enter__(self) -> Self:
         with said_in_words(self._root):
@@ -41,15 +45,27 @@ class Together:
             raise damaged(expected, name)
         if name in self._waiting or self._store.renew(name):
             return name
-        if free_bytes(self._root) < self._store.reserve_bytes + len(data):
-            raise full(self._root)
+        self._check_room(len(data))
         path = f"{self._root}/{self._prefix}{name}"
         with said_in_words(self._root):
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
             self._waiting[name] = path
-            with open(handle, "wb") as file:
-                file.write(data)
+            try:
+                written = os.write(handle, data)
+                while written < len(data):
+                    written += os.write(handle, data[written:])
+            finally:
+                os.close(handle)
         return name
+
+    def _check_room(self, size: int) -> None:
+        """Leaves the reserve to others; asks the disk only when it could have become short."""
+        self._room -= size
+        if self._room < 0:
+            self._room = free_bytes(self._root) - self._store.reserve_bytes - size
+            if self._room < 0:
+                raise full(self._root)
+            self._room = min(self._room, ASK_AGAIN_BYTES)
 
     def keep(self) -> int:
         """Makes all of them durable under their hashes; gives how many are new."""
