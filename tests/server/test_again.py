@@ -20,6 +20,15 @@ def test_a_task_is_run_again(stage: Stage) -> None:
     assert stage.get(f"/v1/workloads/{second['id']}").json["labels"] == {"team": "x"}
 
 
+def test_a_rerun_of_a_rerun_is_counted_on(stage: Stage) -> None:
+    """Unless the number belongs to the name that somebody gave."""
+    stage.submit(overrides={"name": "fit"})
+    names = [stage.post(f"/v1/workloads/{name}/rerun").json["name"] for name in ("fit", "fit-2")]
+    assert names == ["fit-2", "fit-3"]
+    stage.submit(overrides={"name": "llama-7"})
+    assert stage.post("/v1/workloads/llama-7/rerun").json["name"] == "llama-7-2"
+
+
 def test_a_repeated_key_is_the_same_workload(stage: Stage) -> None:
     """A request whose answer was lost may be sent again."""
     first = stage.submit()

@@ -24,8 +24,9 @@ from stellwerk.server.handlers.workloads import AnyRequest, actor_of
 from stellwerk.server.ids import Ids
 from stellwerk.server.models import Submitted, Told
 from stellwerk.server.resuming import Found, only_on, saved_of
-from stellwerk.server.services import Given, Services
+from stellwerk.server.services import PROJECT, Given, Services
 from stellwerk.store import NewCommand
+from stellwerk.store.names import numbered
 
 _ids = Ids()
 
@@ -108,7 +109,7 @@ def _submit_of(services: Services, workload: Workload, saved: Found | None) -> S
         )
     return Submit(
         id=_ids.give(services.clock.now_ms()),
-        name=workload.name,
+        name=_name_of(services, workload.name),
         project=workload.project,
         shape=msgspec.structs.replace(shape, avoid=()),
         task=workload.task,
@@ -120,6 +121,14 @@ def _submit_of(services: Services, workload: Workload, saved: Found | None) -> S
         policies=workload.policies,
         resumes=saved.workload.id if saved is not None else WorkloadId(""),
     )
+
+
+def _name_of(services: Services, name: str) -> str:
+    """`fit` for `fit-2`, if there is one: the store then makes it `fit-3`, and not `fit-2-2`."""
+    parts = numbered(name)
+    if parts is None or services.store.workload(parts[0], PROJECT) is None:
+        return name
+    return parts[0]
 
 
 HANDLERS = [rerun]
