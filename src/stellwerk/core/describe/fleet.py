@@ -115,7 +115,9 @@ def _take(gathered: Gathered, report: Report, node: Node) -> None:
         for each in items.items if items is not None else ():
             _take(gathered, report, each)
         return
-    aside = Report(report.file)
+    if gathered.overflows(node):
+        return
+    aside = Report(report.file, report.most - len(report.problems))
     one = Gathered(aside)
     handler = _handler(aside, node)
     if handler is not None:

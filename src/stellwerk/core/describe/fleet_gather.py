@@ -27,6 +27,7 @@ from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.selectors import Selector
 
 BUILT_IN_SETS = ("default", "global")
+MOST_NODES = 500_000
 
 
 class Part(NamedTuple):
@@ -84,6 +85,8 @@ class Gathered:
         self.asked_sets: list[tuple[str, Node]] = []
         self._seen: dict[tuple[str, ...], Node] = {}
         self._broken: dict[str, None] = {}
+        self._overflowed = False
+        self.nodes = 0
 
     def first(self, what: str, *key: str, node: Node) -> bool:
         """Claims a name for a document: it may not do so twice, nor another one (`absorb`)."""
@@ -105,12 +108,23 @@ class Gathered:
         for part in PARTS:
             for name, draft in one.drafts[part].items():
                 _join(self.draft(part, name), draft)
+                self.nodes += len(draft.get("nodes", ()))
             for name, times in one.times[part].items():
                 self.times[part].setdefault(name, {}).update(times)
         for field in _MAPS:
             getattr(self, field).update(getattr(one, field))
         for field in _LISTS:
             getattr(self, field).extend(getattr(one, field))
+
+    def overflows(self, node: Node) -> bool:
+        """Whether the file holds so many nodes that no more is read of it; told once."""
+        if self.nodes <= MOST_NODES:
+            return False
+        message = f"the clusters before this have more than {MOST_NODES:,} nodes"
+        if not self._overflowed:
+            self.report.problem("spec/too-large", node, "", message, "divide the file into several")
+        self._overflowed = True
+        return True
 
     def pass_over(self, name: str) -> None:
         """A document is broken: nobody is to blame for speaking of what it would have been."""
@@ -180,14 +194,18 @@ class Gathered:
     def _settle_holdings(self) -> None:
         """A part of data becomes bytes by the size that another document gives."""
         held: dict[str, list[Held]] = {}
+        revisions: dict[str, list[Data]] = {}
+        for key in sorted(self.data):
+            revisions.setdefault(key[0], []).append(self.data[key])
         for each in self.holdings:
-            size, known = each.bytes, self._data_of(each)
+            named = revisions.get(each.data, [])
+            size, known = each.bytes, self._data_of(each, named)
             if known is not None:
                 size = known.bytes if size is None else min(size, known.bytes)
                 size = round(size * (1.0 if each.part is None else each.part))
             elif size is None:
                 if each.data not in self._broken:
-                    self._unknown_data(each)
+                    self._unknown_data(each, named)
                 continue
             revision = known.revision if known is not None else each.revision
             one = Held(each.data, revision, size, pinned=each.pinned)
@@ -197,20 +215,18 @@ class Gathered:
             ordered = sorted(found, key=lambda each: (each.data, each.revision))
             self.draft(SHORT, cluster)["held"] = tuple(ordered)
 
-    def _data_of(self, held: Holding) -> Data | None:
+    def _data_of(self, held: Holding, named: list[Data]) -> Data | None:
         if held.revision:
             return self.data.get((held.data, held.revision))
-        named = [data for (name, _), data in self.data.items() if name == held.data]
         return named[0] if len(named) == 1 else None
 
-    def _unknown_data(self, held: Holding) -> None:
-        revisions = [revision for name, revision in self.data if name == held.data]
+    def _unknown_data(self, held: Holding, named: list[Data]) -> None:
         name = f"{held.data}@{held.revision}" if held.revision else held.data
         message = f"nothing in the file says how large `{name[:80]}` is"
-        remedy = did_you_mean(held.data, (name for name, _ in self.data))
-        if revisions:
-            listed = ", ".join(f"`{held.data}@{each}`" for each in sorted(revisions))
-            remedy = f"name the revision: {listed}"
+        listed = ", ".join(f"`{each.name}@{each.revision}`" for each in named[:10])
+        remedy = f"name the revision: {listed}" if named else ""
+        if not remedy and not self.report.full:
+            remedy = did_you_mean(held.data, (name for name, _ in self.data))
         remedy = remedy or "say how much is held (`bytes: 40GB`), or add a document of `kind: Data`"
         self.report.problem("fleet/unknown-data", held.node, "holds", message, remedy)
 
@@ -225,12 +241,13 @@ class Gathered:
             if name in BUILT_IN_SETS:
                 self.sets[name] = _built_in(name)
                 continue
+            remedy = "" if self.report.full else did_you_mean(name, self.sets)
             self.report.problem(
                 "fleet/unknown-set",
                 node,
                 "",
                 f"there is no cluster set `{name[:60]}` in the file",
-                did_you_mean(name, self.sets) or "add a ManagedClusterSet of this name",
+                remedy or "add a ManagedClusterSet of this name",
             )
 
     def _check_strays(self) -> None:
@@ -239,9 +256,8 @@ class Gathered:
             for name in () if part.whole else self.drafts[part]:
                 if name not in there and name not in self._broken:
                     message = f"{part.kind}: there is no cluster `{name[:60]}` in the file"
-                    self.report.notice(
-                        "fleet/no-cluster", None, name, message, did_you_mean(name, there)
-                    )
+                    remedy = "" if self.report.told else did_you_mean(name, there)
+                    self.report.notice("fleet/no-cluster", None, name, message, remedy)
 
 
 def place_of(node: Node) -> Node:

@@ -204,6 +204,25 @@ def machines(report: Report, node: Value, path: str) -> Machines | None:
     return machines_of(report, found, names or (), path)
 
 
+def machine_list(report: Report, node: Value, path: str) -> list[Machines] | None:
+    """The entries of `nodes`, as long as they aren't too many nodes."""
+    if node.kind != "list":
+        expected(report, node, path, "a list of nodes", "begin each node with `- name:`")
+        return None
+    found: list[Machines] = []
+    count = 0
+    for at, item in enumerate(node.items):
+        one = machines(report, item, f"{path}[{at}]")
+        if one is not None:
+            found.append(one)
+            count += len(one.nodes)
+        if count > MOST_NODES:
+            message = f"`{path}` holds more than {MOST_NODES:,} nodes"
+            report.problem("spec/too-large", item, path, message, "make several clusters of them")
+            return None
+    return found
+
+
 def machines_of(report: Report, found: Found, names: tuple[str, ...], path: str) -> Machines | None:
     """The nodes of these names that have what a map says."""
     for key in ("cpus", "memory"):

@@ -27,7 +27,7 @@ from stellwerk.core.describe.fields import (
 )
 from stellwerk.core.describe.fleet_amounts import moment, parse_moment, part
 from stellwerk.core.describe.fleet_gather import SHORT, Gathered, Holding
-from stellwerk.core.describe.fleet_nodes import NODE_FIELDS, Machines, machines, machines_of
+from stellwerk.core.describe.fleet_nodes import NODE_FIELDS, Machines, machine_list, machines_of
 from stellwerk.core.describe.fleet_objects import score, taint
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.selectors import texts
@@ -156,7 +156,7 @@ CLUSTER_FIELDS: dict[str, Reader] = {
     "labels": texts,
     "claims": texts,
     "taints": list_of(taint),
-    "nodes": list_of(machines),
+    "nodes": machine_list,
     **NODE_FIELDS,
     "costs": _costs,
     "speed": number(above=0),

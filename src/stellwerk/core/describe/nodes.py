@@ -112,10 +112,11 @@ class Node:
 
 
 class Report:
-    """Everything found in one text, in the order found."""
+    """Everything found in one text, in the order found; of problems, the first `most` are kept."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, most: int = MOST_PROBLEMS) -> None:
         self.file = file
+        self.most = most
         self.problems: list[Problem] = []
         self.ignored: list[Notice] = []
         self.notices: list[Notice] = []
@@ -124,7 +125,7 @@ class Report:
     @property
     def full(self) -> bool:
         """Whether more problems would only be counted."""
-        return len(self.problems) >= MOST_PROBLEMS
+        return len(self.problems) >= self.most
 
     @property
     def crowded(self) -> bool:
