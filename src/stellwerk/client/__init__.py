@@ -4,6 +4,7 @@ Standard library and msgspec only; what is heavier is loaded when a task file is
 """
 
 from stellwerk.client.api import Client
+from stellwerk.client.bulk import ChangedMany, Which
 from stellwerk.client.connection import UnreachableError
 from stellwerk.client.fleet import ClusterView
 from stellwerk.client.refusals import ApiError
@@ -19,6 +20,7 @@ from stellwerk.client.wire import (
 
 __all__ = [
     "ApiError",
+    "ChangedMany",
     "Client",
     "ClusterView",
     "EventRecord",
@@ -29,4 +31,5 @@ __all__ = [
     "Submission",
     "Submitted",
     "UnreachableError",
+    "Which",
 ]
