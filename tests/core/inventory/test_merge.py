@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stellwerk.core.inventory.merge import Source, Trust, merge, with_global_set
+from stellwerk.core.inventory.merge import Source, Trust, merge, with_everything, with_global_set
 from stellwerk.core.model.cluster import (
     Cluster,
     Costs,
@@ -205,6 +205,15 @@ def test_sets_that_nobody_bound() -> None:
     ]
     bound = Fleet((), bindings=(SetBinding("a", "gpu"),))
     assert with_global_set(bound, ["a"]) is bound
+
+
+def test_a_namespace_of_everything() -> None:
+    """Beside bindings that others made; asked for again it is the same."""
+    bound = Fleet((), (ClusterSet("gpu"),), (SetBinding("a", "gpu"),))
+    fleet = with_everything(bound, "task")
+    assert fleet.sets == (ClusterSet("global", False, Selector()), ClusterSet("gpu"))
+    assert fleet.bindings == (SetBinding("a", "gpu"), SetBinding("task", "global"))
+    assert with_everything(fleet, "task") is fleet
 
 
 WORDS = st.sampled_from(["a", "b", "c"])

@@ -88,20 +88,32 @@ def merge(sources: Sequence[Source]) -> Fleet:
     )
 
 
+def with_everything(fleet: Fleet, namespace: str) -> Fleet:
+    """A fleet in which a namespace may choose from every cluster, whoever else may from which."""
+    binding = SetBinding(namespace, GLOBAL_SET)
+    if binding in fleet.bindings:
+        return fleet
+    return replace(fleet, sets=_with_global(fleet.sets), bindings=(*fleet.bindings, binding))
+
+
 def with_global_set(fleet: Fleet, namespaces: Iterable[str]) -> Fleet:
     """A fleet in which nobody bound any set: all sets, and one of everything, are bound."""
     if fleet.bindings:
         return fleet
-    sets = fleet.sets
-    if all(each.name != GLOBAL_SET for each in sets):
-        everything = ClusterSet(GLOBAL_SET, exclusive=False, selector=Selector())
-        sets = tuple(sorted((*sets, everything), key=lambda each: each.name))
+    sets = _with_global(fleet.sets)
     bindings = tuple(
         SetBinding(namespace, each.name)
         for namespace in sorted(dict.fromkeys(namespaces))
         for each in sets
     )
     return replace(fleet, sets=sets, bindings=bindings)
+
+
+def _with_global(sets: tuple[ClusterSet, ...]) -> tuple[ClusterSet, ...]:
+    if any(each.name == GLOBAL_SET for each in sets):
+        return sets
+    everything = ClusterSet(GLOBAL_SET, exclusive=False, selector=Selector())
+    return tuple(sorted((*sets, everything), key=lambda each: each.name))
 
 
 class _Merging:

@@ -14,10 +14,15 @@ def object_of(cluster: Cluster) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": cluster.name}
     if cluster.labels:
         metadata["labels"] = cluster.labels
+    if cluster.annotations:
+        metadata["annotations"] = cluster.annotations
     spec: dict[str, Any] = {"hubAcceptsClient": True}
+    if cluster.lease_s:
+        spec["leaseDurationSeconds"] = cluster.lease_s
     if cluster.taints:
         spec["taints"] = [_taint(one) for one in cluster.taints]
-    status: dict[str, Any] = {"conditions": _conditions(cluster), "version": {}}
+    version = {"kubernetes": cluster.kubernetes} if cluster.kubernetes else {}
+    status: dict[str, Any] = {"conditions": _conditions(cluster), "version": version}
     for part, amounts in (("capacity", cluster.capacity), ("allocatable", cluster.allocatable)):
         if amounts:
             status[part] = {name: written(name, value) for name, value in amounts.items()}
