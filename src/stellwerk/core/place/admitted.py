@@ -65,8 +65,8 @@ class Admitted:
 
     __slots__ = (
         "base", "bindings", "candidates", "now_ms", "only_new", "own_scores", "passed",
-        "passed_bits", "rows", "rules", "scores", "sets", "shared", "shared_id", "stamp", "status",
-        "token", "troubles", "unknown", "until_ms", "verdicts", "weight",
+        "passed_bits", "rows", "rules", "scores", "sets", "shared", "shared_id", "some_unknown",
+        "stamp", "status", "token", "troubles", "unknown", "until_ms", "verdicts", "weight",
     )  # fmt: skip
 
     def __init__(self, rules: Rules, size: int, now_ms: int) -> None:
@@ -85,6 +85,7 @@ class Admitted:
         self.rows: Values = np.zeros(0, np.int64)
         self.base: Values = self.rows
         self.unknown: Values = self.rows
+        self.some_unknown = False
         self.token: Hashable = None
         self.passed_bits = b""
         self.shared: SharedExplanation | None = None
@@ -240,7 +241,7 @@ def _score(tools: Tools, placement: Placement, found: Admitted, estimates: Estim
             unknown += 100 * abs(score.weight) * score.unknown[rows]
         if score.warning:
             found.status = Status("Warning", score.title, score.warning)
-    found.base, found.unknown = base, unknown
+    found.base, found.unknown, found.some_unknown = base, unknown, bool(unknown.any())
 
 
 def explanation_of(columns: FleetColumns, found: Admitted) -> tuple[str, SharedExplanation]:

@@ -13,6 +13,10 @@ from stellwerk.core.place.groups import per_group
 PREDICATE, TAINTS = "Predicate", "TaintToleration"
 _NAME = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)", re.ASCII)
 _PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+VARIABLE = (
+    "the one variable is `managedCluster` (metadata.name, metadata.labels, spec.taints, "
+    'status.clusterClaims, status.allocatable, status.capacity, scores("name"))'
+)
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
@@ -37,8 +41,7 @@ def of_predicates(rules: Iterable[Predicate], asking: Expressions) -> Iterator[T
             refused = asking.check(expression)
             if refused is not None:
                 where = f"{path}.celSelector.celExpressions[{place}]"
-                help = "see docs/placement.md for what an expression may use"
-                yield Trouble(PREDICATE, str(refused), where, help)
+                yield Trouble(PREDICATE, str(refused), where, VARIABLE)
 
 
 def of_tolerations(placement: Placement) -> Iterator[Trouble]:

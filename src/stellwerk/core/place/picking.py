@@ -100,6 +100,8 @@ class Ranking:
         return found
 
     def _key(self) -> Values:
+        if not self.admitted.some_unknown:
+            return self.totals
         return self.totals - np.where(self.admitted.unknown > 0, BEHIND, 0)
 
 
@@ -165,7 +167,10 @@ def _take(spread: Spread, ranked: Values, count: int) -> list[int]:
 
 
 def _without(order: Values, places: list[int]) -> Values:
-    return order[~np.isin(order, places)] if places else order
+    if not places:
+        return order
+    taken = dict.fromkeys(places, True)
+    return order[[place not in taken for place in order.tolist()]]
 
 
 def _exchange(
@@ -185,17 +190,20 @@ def _exchange(
     free = admitted.unknown == 0
     free[chosen] = False
     swapped: dict[int, tuple[int, float]] = {}
-    for old in held:
-        must = max(needed(placement, ranking, old), SOME)
-        if ranking.cost is None:
-            must += int(admitted.unknown[old])
-        better = np.flatnonzero((worth >= worth[old] + must) & (base >= base[old] + must) & free)
-        for place in better[np.argsort(-worth[better], kind="stable")].tolist():
+    bars = [max(needed(placement, ranking, old), SOME) for old in held]
+    if ranking.cost is None:
+        bars = [bar + int(admitted.unknown[old]) for bar, old in zip(bars, held, strict=True)]
+    lowest = min((worth[old] + bar for old, bar in zip(held, bars, strict=True)), default=np.inf)
+    good = np.flatnonzero(free & (worth >= lowest))
+    good = good[np.argsort(-worth[good], kind="stable")]
+    for old, bar in zip(held if len(good) else (), bars, strict=False):
+        better = (worth[good] >= worth[old] + bar) & (base[good] >= base[old] + bar)
+        for place in good[better].tolist():
             if spread.swaps(old, place):
                 chosen[chosen.index(old)] = place
                 gain = min(worth[place] - worth[old], base[place] - base[old])
                 swapped[int(rows[place])] = (int(rows[old]), float(gain))
-                free[place] = False
+                good = good[good != place]
                 break
     return swapped
 
