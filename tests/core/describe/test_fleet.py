@@ -176,6 +176,10 @@ def test_what_belongs_to_a_cluster() -> None:
             "ClusterProperty in fleet.yaml",
         ),
     )
+    (notice,) = found.notices
+    assert notice.code == "fleet/contradiction"
+    assert "`H100` by ClusterProperty in fleet.yaml, `T4` by ClusterClaim" in notice.message
+    assert notice.line == 1 + len(f"{LEASE}---\n{scores(50, validUntil='x')}---\n".splitlines())
 
 
 def test_a_cluster_profile() -> None:
@@ -229,7 +233,11 @@ ALL = [MANAGED, SET, PROPERTY, LEASE, PROFILE, claim("site", "lab"), claim("gpu.
 def test_the_order_of_documents(dice: Random) -> None:
     """Means nothing, whatever stands first."""
     mixed = dice.sample(ALL, len(ALL))
-    assert read(*mixed) == read(*ALL)
+    one, other = read(*mixed), read(*ALL)
+    assert one.sources == other.sources
+    assert one.fleet == other.fleet
+    assert one.placements == other.placements
+    assert one.problems == other.problems == ()
 
 
 def test_as_json_and_as_a_list() -> None:

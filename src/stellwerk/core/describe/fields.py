@@ -85,9 +85,8 @@ def read_map(
             found.values[entry.key] = value
     for name in required:
         if name not in found:
-            report.problem(
-                "spec/missing", node, f"{path}.{name}".lstrip("."), f"`{path}` needs `{name}`"
-            )
+            message = f"`{path}` needs `{name}`" if path else f"`{name}` is missing"
+            report.problem("spec/missing", node, f"{path}.{name}".lstrip("."), message)
     return found
 
 

@@ -90,6 +90,8 @@ def fleet_of(objects: Iterable[Mapping[str, Any]], *, now_ms: int = 0) -> FleetR
 
 def _finished(gathered: Gathered, report: Report, now_ms: int) -> FleetRead:
     sources = gathered.sources(now_ms)
+    merged = merge(sources)
+    _tell_contradictions(gathered, report, merged)
     placements = tuple(gathered.placements[key] for key in sorted(gathered.placements))
     namespaces = (DEFAULT_NAMESPACE, *(each.namespace for each in placements))
     problems = sorted(report.problems, key=lambda problem: (problem.line, problem.column))
@@ -97,12 +99,28 @@ def _finished(gathered: Gathered, report: Report, now_ms: int) -> FleetRead:
         more = f"and {report.uncounted} more problems, which are not shown"
         problems.append(Problem("spec/more", more, file=report.file))
     return FleetRead(
-        fleet=with_global_set(merge(sources), namespaces),
+        fleet=with_global_set(merged, namespaces),
         placements=placements,
         problems=tuple(problems),
         notices=(*report.notices, *report.ignored),
         sources=sources,
     )
+
+
+def _tell_contradictions(gathered: Gathered, report: Report, fleet: Fleet) -> None:
+    """What documents say differently, with the place of one that isn't believed."""
+    for each in fleet.contradictions:
+        if report.told:
+            return
+        said = ", ".join(f"`{value[:60]}` by {speaker}" for speaker, value in each.said)
+        overruled = next(speaker for speaker, _ in each.said if speaker != each.used)
+        report.notice(
+            "fleet/contradiction",
+            gathered.speaks(overruled, each.cluster, each.fact),
+            f"{each.cluster}.{each.fact}",
+            f"`{each.fact}` of `{each.cluster}` is said differently: {said}",
+            f"what {each.used} says is used; correct or remove the other",
+        )
 
 
 def _take(gathered: Gathered, report: Report, node: Node) -> None:

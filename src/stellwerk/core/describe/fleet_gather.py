@@ -157,6 +157,12 @@ class Gathered:
         """One score object of a cluster."""
         self.draft(SCORES, cluster).setdefault("scores", {})[name] = scores
 
+    def speaks(self, source: str, cluster: str, fact: str) -> Node | None:
+        """Where the document stands in which a source says a fact of a cluster."""
+        kind = source.removesuffix(f" in {self.report.file}").split(" ", 1)[0]
+        key = fact.partition(".")[2]
+        return self._seen.get((kind, cluster, key)) or self._seen.get((kind, cluster))
+
     def sources(self, now_ms: int) -> tuple[Source, ...]:
         """What each kind of document says, when all are read."""
         self._settle_holdings()
