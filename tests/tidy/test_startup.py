@@ -14,6 +14,8 @@ HEAVY = (
     "yaml",
     "cryptography",
     "pathspec",
+    "numpy",
+    "cel_expr_python",
     "stellwerk.engine",
     "stellwerk.server",
     "stellwerk.store",

@@ -9,6 +9,7 @@ import re
 
 from stellwerk.core.model.data_catalogue import OF_DATA
 from stellwerk.core.model.endings import ENDED
+from stellwerk.core.model.placing_catalogue import OF_MOVES
 from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.reasons import TIERS, Entry, Reason, RenderedReason, Tier
 
@@ -198,6 +199,7 @@ CATALOGUE: dict[str, Entry] = {
     **OF_PLACES,
     **REFUSALS,
     **OF_DATA,
+    **OF_MOVES,
 }
 
 WHY_STOPPED = {

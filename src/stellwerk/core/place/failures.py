@@ -20,7 +20,7 @@ from stellwerk.core.model.selectors import Requirement, Selector
 from stellwerk.core.place import filters
 from stellwerk.core.place.expressions import Expressions
 from stellwerk.core.place.filters_demand import more, shortfalls, told
-from stellwerk.core.place.filters_limits import usd_per_hour
+from stellwerk.core.place.filters_limits import PRICE, usd_per_hour
 from stellwerk.core.place.matching import matches, meets
 
 
@@ -67,6 +67,8 @@ def failures(facts: Facts, row: int, name: str, details: tuple[str, ...]) -> lis
     """The rules of one filter that a cluster fails."""
     if name == "Predicate":
         return _predicates(facts, row, details)
+    if name == "Estimates":
+        return [FailedRule(name, "estimates allow it", why) for why in details]
     found = {
         "TaintToleration": _taints,
         "Limits": _limits,
@@ -204,10 +206,12 @@ def _limits(facts: Facts, row: int) -> Iterator[FailedRule]:
         FailedRule("Limits", one.rule, one.found, one.change)
         for one in _selector(cluster, Selector(), asked.claims, "Limits", _nearest_claims(facts))
     )
-    price = usd_per_hour(cluster, facts.placement.demand, facts.placement.num_nodes)
-    if asked.usd_per_hour_max and price > asked.usd_per_hour_max:
-        yield _limit("usd_per_hour_max", price, "usd/h", asked.usd_per_hour_max)
     estimates = facts.context.estimates
+    price = usd_per_hour(cluster, facts.placement.demand, facts.placement.num_nodes)
+    if PRICE in estimates:
+        price = estimates[PRICE].get(cluster.name, float("nan"))
+    if asked.usd_per_hour_max and not price <= asked.usd_per_hour_max:
+        yield _limit("usd_per_hour_max", price, "usd/h", asked.usd_per_hour_max)
     checks: list[tuple[str, float, str, str]] = []
     if asked.usd_max:
         checks.append(("Cost", asked.usd_max, "usd", "usd_max"))

@@ -9,8 +9,6 @@ leave one.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from msgspec import Struct
 
@@ -237,8 +235,8 @@ def moves_between(
         old, gain = swapped.get(now[name], (-1, 0.0))
         left = columns.clusters[old].name if old >= 0 else ""
         if left in lost:
-            params: dict[str, Any] = {"cluster": name, "left": left, "gain": round(gain, 3)}
-            moves.append(Move(left, name, Reason("better_cluster", params)))
+            told = {"cluster": name, "left": left, "gain": round(gain, 3)}
+            moves.append(Move(left, name, Reason("better_cluster", told)))
             gained.remove(name)
             lost.remove(left)
     for left in lost:
