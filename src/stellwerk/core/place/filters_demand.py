@@ -72,6 +72,13 @@ def shortfalls(
     """What a cluster lacks for a request now; none = there is room."""
     cluster = columns.clusters[row]
     taken = _without(columns.taken.get(cluster.name, ()), own)
+    return lacking(cluster, taken, request, num_nodes)
+
+
+def lacking(
+    cluster: Cluster, taken: tuple[Allocation, ...], request: Request, num_nodes: int
+) -> tuple[Shortfall, ...]:
+    """What a cluster lacks for a request beside what is taken of it; none = there is room."""
     if not cluster.nodes:
         return _of_totals(cluster, request, num_nodes, taken)
     room = Room(cluster, taken)

@@ -26,8 +26,16 @@ def usd_per_hour(cluster: Cluster, request: Request | None, num_nodes: int) -> f
     return price * num_nodes
 
 
-def prices(columns: FleetColumns, placement: Placement) -> Floats:
-    """The price per hour of each cluster for a placement's demand."""
+PRICE = "Price"
+"""Among estimates: USD per hour of what is asked there, where that isn't one demand for all."""
+
+
+def prices(
+    columns: FleetColumns, placement: Placement, estimates: Estimates | None = None
+) -> Floats:
+    """The price per hour of each cluster for a placement's demand, or as it was estimated."""
+    if estimates and PRICE in estimates:
+        return estimated(columns, estimates, PRICE)
     request, nodes = placement.demand, placement.num_nodes
 
     def read(cluster: Cluster) -> float:
@@ -67,7 +75,7 @@ def limits(
     for one in asked.claims:
         verdict.failed |= ~requirement_bits(columns, "claims", one)
     if asked.usd_per_hour_max:
-        verdict.failed |= ~(prices(columns, placement) <= asked.usd_per_hour_max)
+        verdict.failed |= ~(prices(columns, placement, estimates) <= asked.usd_per_hour_max)
     if asked.usd_max:
         verdict.failed |= ~(estimated(columns, estimates, "Cost") <= asked.usd_max)
     if asked.finish_by_ms:

@@ -153,7 +153,7 @@ def raw_numbers(
     if name == "Cost" and name in estimates:
         return estimated(columns, estimates, name), "usd"
     if name == "Cost":
-        return prices(columns, placement), "usd/h"
+        return prices(columns, placement, estimates), "usd/h"
     if name == "Start" and name not in estimates:
         return columns.numbers("wait", "", lambda one: one.wait_s).values, "s"
     if name == "Energy" and name not in estimates:
@@ -164,6 +164,8 @@ def raw_numbers(
         return (worst if regions else np.full(columns.size, np.nan)), "ms"
     if name == "Reliability":
         return columns.numbers("reliability", "", _reliability).values, "of 1"
+    if name == "Fragmentation" and name in estimates:
+        return estimated(columns, estimates, name), "of 1"
     if name == "Fragmentation":
         return fragmentation(columns, placement), "of 1"
     return estimated(columns, estimates, name), "Wh" if name == "Energy" else "s"
