@@ -21,7 +21,7 @@ Written = dict[str, Any]
 
 CLUSTER_KEYS = {
     "name", "set", "labels", "claims", "taints", "allocatable", "capacity", "scores", "available",
-    "deleting", "prefix", "count",
+    "deleting", "prefix", "count", "annotations", "version",
 }  # fmt: skip
 
 
@@ -73,6 +73,8 @@ def cluster_of(written: Written, now_ms: int) -> Cluster:
         scores={name: _score(one, now_ms) for name, one in (written.get("scores") or {}).items()},
         available=str(written.get("available", "")),  # type: ignore[arg-type]
         deleting=bool(written.get("deleting")),
+        annotations=_texts(written.get("annotations")),
+        kubernetes=str(written.get("version") or ""),
     )
 
 
