@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -124,5 +125,5 @@ class Histories(RuleBasedStateMachine):
         assert self.store.epoch() == self.epoch
 
 
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.timeout(300)(Histories.TestCase)
 TestHistories.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
