@@ -21,9 +21,10 @@ def codes(text: str) -> list[str]:
     ("verb", "outcome"), [("run", "nothing was submitted"), ("plan", "nothing was planned")]
 )
 def test_every_wrong_flag_and_every_wrong_line_is_told(
-    job: Job, stw: Stw, verb: str, outcome: str
+    job: Job, stw: Stw, verb: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unknown options, wrong values, variables that aren't set, and the faults of the file."""
+    monkeypatch.chdir(tmp_path)
     Path("bad.yaml").write_text("acelerators: 1\nresources: {memory: 64Q}\nrun: x\n")
     flags = (
         "--memry 16 --num-nodes x --priority 9999 --time-limit 90 --env NOT_SET_HERE "
