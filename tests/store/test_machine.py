@@ -13,6 +13,7 @@ from stellwerk.core.model.commands import Submit, subject
 from stellwerk.core.model.events import Record, Released
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.store import Ack, Batch, NewCommand, StoreError
+from stellwerk.store.inbox import alike
 from tests.store.samples import a_cancel, a_submit, new, opened, records_of
 
 COMMANDS = st.lists(
@@ -42,7 +43,7 @@ class Histories(RuleBasedStateMachine):
         self.home = Path(tempfile.mkdtemp(prefix="stw-"))
         self.store = opened(self.home)
         self.acks: list[Ack] = []
-        self.by_key: dict[tuple[str, str], Ack] = {}
+        self.by_key: dict[tuple[str, str], tuple[NewCommand, Ack, int]] = {}
         self.names: set[tuple[str, str]] = set()
         self.records: list[Record] = []
         self.epoch = 0
@@ -54,22 +55,39 @@ class Histories(RuleBasedStateMachine):
 
     @rule(calls=st.lists(COMMANDS, min_size=1, max_size=3))
     def put(self, calls: list[list[NewCommand]]) -> None:
-        """Several calls at once: each command is new exactly if its key is."""
-        futures = [self.store.put_commands(items, len(self.acks)) for items in calls]
+        """Several calls at once: each command is new exactly if its key is; nothing is kept of a
+        call in which a key comes again for something else.
+        """
+        at_ms = len(self.acks)
+        futures = [self.store.put_commands(items, at_ms) for items in calls]
         for items, future in zip(calls, futures, strict=True):
+            if self.takes_a_key_again(items):
+                error = future.exception()
+                assert isinstance(error, StoreError)
+                assert error.code == "key/other-content"
+                continue
             for item, ack in zip(items, future.result(), strict=True):
-                self.check(item, ack)
+                self.check(item, ack, at_ms)
 
-    def check(self, item: NewCommand, ack: Ack) -> None:
-        first = self.by_key.get((item.actor, item.key)) if item.key else None
-        if first is not None:
-            assert ack == Ack(first.seq, first.id, first.name, repeated=True)
+    def takes_a_key_again(self, items: list[NewCommand]) -> bool:
+        known = {key: first.command for key, (first, _, _) in self.by_key.items()}
+        return any(
+            not alike(known.setdefault((item.actor, item.key), item.command), item.command)
+            for item in items
+            if item.key
+        )
+
+    def check(self, item: NewCommand, ack: Ack, at_ms: int) -> None:
+        if item.key and (item.actor, item.key) in self.by_key:
+            _, first, first_ms = self.by_key[item.actor, item.key]
+            assert ack == Ack(first.seq, first.id, first.name, repeated=True, at_ms=first_ms)
             return
         assert (ack.seq, ack.id, ack.repeated) == (len(self.acks) + 1, subject(item.command), False)
         if isinstance(item.command, Submit):
             self.check_name(item.command, ack.name)
         self.acks.append(ack)
-        self.by_key[item.actor, item.key] = ack
+        if item.key:
+            self.by_key[item.actor, item.key] = (item, ack, at_ms)
 
     def check_name(self, asked: Submit, name: str) -> None:
         assert (asked.project, name) not in self.names
