@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.inventory.columns import FleetColumns
-from stellwerk.core.model.cluster import Cluster, ScoreObject, Taint
+from stellwerk.core.model.cluster import Cluster, Device, Node, ScoreObject, Taint
 from stellwerk.core.model.fleet import SET_LABEL, ClusterSet, Fleet, SetBinding
 from stellwerk.core.model.placement import Compat, Placement, Predicate, Prioritizer, Toleration
 from stellwerk.core.model.placing import Existing, PlacingContext
+from stellwerk.core.model.resources import (
+    Allocation,
+    DeviceShare,
+    GpuRequest,
+    NodeAllocation,
+    Request,
+)
 from stellwerk.core.model.selectors import Selector
+from stellwerk.core.place.admitted import Tools
 from stellwerk.core.place.placer import Placer
 from stellwerk.core.place.placing import choose
 from tests.core.place.arbitrary_placing import NOW_MS, cluster_of, fleet_of, placement_of
@@ -113,7 +121,8 @@ def test_changed_columns_are_those_of_the_changed_fleet(seed: int) -> None:
     chance = Random(seed)
     fleet, one = fleet_of(chance), placement_of(chance, chance.choice(["", "ocm"]))
     columns = FleetColumns.of(fleet)
-    choose(one, columns, PlacingContext(NOW_MS))
+    tools = Tools(columns)
+    choose(one, columns, PlacingContext(NOW_MS), tools)
     known = {each.name: each for each in fleet.clusters}
     for _ in range(3):
         name = chance.choice([*known, "c9"])
@@ -124,7 +133,7 @@ def test_changed_columns_are_those_of_the_changed_fleet(seed: int) -> None:
             known[name] = cluster_of(chance, name)
             columns.update([known[name]])
         fresh = FleetColumns.of(replace(fleet, clusters=tuple(known.values())))
-        first = choose(one, columns, PlacingContext(NOW_MS))
+        first = choose(one, columns, PlacingContext(NOW_MS), tools)
         second = choose(one, fresh, PlacingContext(NOW_MS))
         plain = ("clusters", "totals", "groups", "conditions", "unscheduled", "requeue_at_ms")
         for field in plain:
@@ -201,3 +210,27 @@ def test_a_toleration_ends_by_itself(compat: Compat) -> None:
     assert sorted(placer.ledger.of(one.key)) == ["c000", "c001"]
     list(placer.replan(NOW_MS + 60_000))
     assert placer.ledger.of(one.key) == ["c001"]
+
+
+def test_own_work_is_no_reason_to_leave() -> None:
+    """What a placement's own work holds counts against others, not against itself."""
+    device = Device(0, "A100", 80 << 30)
+    node = Node("n", 8000, 64 << 30, devices=(device,))
+    fleet = world(2, Random(5))
+    columns = FleetColumns.of(
+        replace(fleet, clusters=tuple(replace(one, nodes=(node,)) for one in fleet.clusters))
+    )
+    first, second = (
+        replace(one, demand=Request(1000, gpu=GpuRequest(1))) for one in placements(2, wanted=1)
+    )
+    placer = Placer(columns)
+    placer.put(first)
+    list(placer.replan(NOW_MS))
+    (home,) = placer.ledger.of(first.key)
+    held = Allocation(home, (NodeAllocation("n", 1000, devices=(DeviceShare(0, 80 << 30),)),))
+    columns.take({home: (held,)})
+    placer.know(first.key, own=(held,))
+    placer.put(second)
+    list(placer.replan(NOW_MS))
+    assert placer.ledger.of(first.key) == [home]
+    assert placer.ledger.of(second.key) == [name for name in ("c000", "c001") if name != home]

@@ -32,7 +32,12 @@ def explain(
     context: PlacingContext,
     clusters: Iterable[str] = (),
 ) -> tuple[Explained, ...]:
-    """Renders all clusters in the order of rank, or those that are named."""
+    """Renders all clusters in the order of rank, or those that are named.
+
+    Of a placement that is broken nothing is known but its troubles.
+    """
+    if choice.explanation.shared is None and choice.troubles:
+        return ()
     table = _Table(choice, columns)
     facts = Facts(placement, columns, context)
     wanted = list(clusters) or [columns.clusters[row].name for row in table.order()]

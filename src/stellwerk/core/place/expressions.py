@@ -19,6 +19,8 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.place.written import object_of
 
 LONGEST = 4096
+MOST = 4096
+"""Expressions that are kept compiled."""
 NO, YES, FAILED = 1, 2, 3
 _POSITION = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _ENDING = re.compile(r" \[[A-Z_]+\]$")
@@ -90,6 +92,8 @@ class Expressions:
         known = self._known.get(expression)
         if known is None:
             known = self._compile(expression, size)
+            if len(self._known) >= MOST:
+                self._known.pop(next(iter(self._known)))
             self._known[expression] = known
         return known
 

@@ -19,6 +19,8 @@ from stellwerk.core.place.room import Room, capacity, fit, gpu_name
 
 KINDS = ("gpu.model", "gpu.kind", "accelerator", "nvidia.com/gpu.product")
 """Claims and labels that may name the kind of the devices of a cluster whose nodes aren't known."""
+MOST = 256
+"""Requests whose verdicts are kept."""
 DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "google.com/tpu")
 
 
@@ -49,6 +51,8 @@ class Demands:
         """Says who has no room; what ``own`` holds is given back before it is asked."""
         asked = self._known.get((request, num_nodes))
         if asked is None or len(asked.at) != columns.size:
+            if len(self._known) >= MOST:
+                self._known.pop(next(iter(self._known)))
             asked = self._known[request, num_nodes] = Asked(columns.size)
         newest = np.maximum(columns.facts_at, columns.taken_at)
         for row in np.flatnonzero(among & (asked.at < newest)).tolist():

@@ -16,8 +16,10 @@ import numpy as np
 from stellwerk.core.inventory.columns import Bits, FleetColumns
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Choice
+from stellwerk.core.model.resources import Allocation
 from stellwerk.core.place.admitted import Admitted, Tools, admit, token_of
 from stellwerk.core.place.filters import NEVER
+from stellwerk.core.place.filters_limits import Estimates
 from stellwerk.core.place.ledger import Ledger
 from stellwerk.core.place.picking import needed_points
 from stellwerk.core.place.placing import decide, held_rows
@@ -87,6 +89,7 @@ class Placer:
         self._classes: dict[bytes, _Class] = {}
         self._waiting: dict[str, bool] = {}
         self._last: dict[str, tuple[object, ...]] = {}
+        self._known: dict[str, tuple[tuple[Allocation, ...], Estimates]] = {}
 
     def put(self, placement: Placement, existing: Iterable[str] = ()) -> None:
         """Adds a placement, or replaces its spec; ``existing`` is what it was given before."""
@@ -103,8 +106,22 @@ class Placer:
         if names:
             self.ledger.set(key, names)
 
+    def know(
+        self,
+        key: str,
+        own: tuple[Allocation, ...] = (),
+        estimates: Estimates | None = None,
+    ) -> None:
+        """Tells what a placement's own work holds, and what is estimated for it alone."""
+        if own or estimates:
+            self._known[key] = (own, estimates or {})
+        else:
+            self._known.pop(key, None)
+        self._waiting[key] = True
+
     def drop(self, key: str) -> None:
         """Forgets a placement and its decisions."""
+        self._known.pop(key, None)
         self._leave(key)
         self._class_of.pop(key, None)
         self._waiting.pop(key, None)
@@ -119,9 +136,11 @@ class Placer:
         found = group.admitted
         assert found is not None
         held = held_rows(self.columns, self.ledger.of(key))
-        if found.only_new is not None and any(found.only_new[row] for row in held):
-            found = admit(self.tools, placement, now_ms, {}, (), held)
-        choice = decide(self.tools, placement, found, self.ledger, {}, now_ms)
+        own, estimates = self._known.get(key, ((), {}))
+        new = found.only_new
+        if own or estimates or (new is not None and any(new[row] for row in held)):
+            found = admit(self.tools, placement, now_ms, estimates, own, held)
+        choice = decide(self.tools, placement, found, self.ledger, estimates, now_ms)
         self.decided += 1
         self._waiting.pop(key, None)
         self.ledger.set(key, choice.clusters)
@@ -200,6 +219,7 @@ class Placer:
             return list(due), None
         if not group.by_columns or group.admitted.broken or before.broken:
             return list(group.members), None
+        due.update({key: True for key in self._known if key in group.members})
         affected, asked = self._affected(group, before, group.admitted)
         due.update(dict.fromkeys(affected, True))
         return [key for key in due if key in group.members], asked
