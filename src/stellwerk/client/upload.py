@@ -62,16 +62,36 @@ def upload(packed: Packed, receiver: Receiver, tell: Tell = quietly) -> int:
     sizes = {one.hash: one.size for one in packed.manifest.files if isinstance(one, FileEntry)}
     total = sum(sizes.get(digest, 0) for digest in wanted)
     files = sent = 0
-    for group in _grouped(packed, wanted, sizes):
-        if len(group) == 1:
-            receiver.put_blob(*group[0])
-        else:
-            receiver.put_blobs(group)
+    for group in _sent(_grouped(packed, wanted, sizes), receiver):
         files += len(group)
         sent += sum(len(data) for _, data in group)
         tell(Sent(files, len(wanted), sent, total))
     receiver.put_blob(packed.hash, packed.data)
     return sent + len(packed.data)
+
+
+def _sent(groups: Iterator[list[Content]], receiver: Receiver) -> Iterator[list[Content]]:
+    """Sends one group after the other, and reads the next one while the other side stores it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as sender:
+        before: list[Content] = []
+        going = None
+        for group in groups:
+            if going is not None:
+                going.result()
+                yield before
+            before, going = group, sender.submit(_send, receiver, group)
+        if going is not None:
+            going.result()
+            yield before
+
+
+def _send(receiver: Receiver, group: list[Content]) -> None:
+    if len(group) == 1:
+        receiver.put_blob(*group[0])
+    else:
+        receiver.put_blobs(group)
 
 
 def _grouped(
