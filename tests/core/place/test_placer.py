@@ -234,3 +234,19 @@ def test_own_work_is_no_reason_to_leave() -> None:
     list(placer.replan(NOW_MS))
     assert placer.ledger.of(first.key) == [home]
     assert placer.ledger.of(second.key) == [name for name in ("c000", "c001") if name != home]
+
+
+def test_a_taint_and_a_newcomer_are_seen() -> None:
+    """A cluster that is tainted is left, and one that comes fills the place that was open."""
+    columns = FleetColumns.of(world(3, Random(6)))
+    placer = Placer(columns)
+    (one,) = placements(1, wanted=3)
+    placer.put(one)
+    list(placer.replan(NOW_MS))
+    columns.update([replace(columns.clusters[1], taints=(Taint("k", "NoSelect"),))])
+    (left,) = placer.replan(NOW_MS)
+    assert sorted(left.clusters) == ["c000", "c002"]
+    assert left.unscheduled == 1
+    columns.update([cluster(7, -100)])
+    (filled,) = placer.replan(NOW_MS)
+    assert sorted(filled.clusters) == ["c000", "c002", "c007"]

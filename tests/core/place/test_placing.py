@@ -109,6 +109,18 @@ def test_it_stays_until_another_is_clearly_better() -> None:
     assert out.moves[0].reason.params == {"cluster": "a", "filter": "TaintToleration"}
 
 
+def test_what_nobody_knows_is_no_reason_to_move() -> None:
+    """A cluster that is better as far as is known, and of which something isn't, isn't taken."""
+    world = fleet(
+        cluster("a", 0, allocatable={"cpu": 1000}),
+        cluster("b", 100),
+        cluster("c", -50, allocatable={"cpu": 1000}),
+    )
+    one = placement(count=1, prioritizers=(SCORE, Prioritizer("ResourceAllocatableCPU", -1)))
+    assert answer(one, world, held("a"))[1].clusters == ("a",)
+    assert answer(one, world)[1].clusters == ("a",)
+
+
 def test_others_alone_are_no_reason_to_move() -> None:
     """One decision of another placement on the held cluster moves it in the reference only."""
     world = fleet(cluster("a"), cluster("b"))
