@@ -1,36 +1,32 @@
-"""Decides what "if …" means: a change of a fleet or a placement, in words, applied to a copy.
+"""Decides what "if …" means: a change of a fleet, a policy or a task, in words, applied to a copy.
 
 Each change is one phrase: a verb, where it applies, and the value. Nothing here is carried out; the
 changed copies are planned on, and thrown away.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from difflib import get_close_matches
+from math import ceil
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stellwerk.core.model.cluster import Cluster, Held, ScoreObject, Taint
+from stellwerk.core.describe.nodes import Node, Report
+from stellwerk.core.describe.task_wishes import WISHES, wishes_of
 from stellwerk.core.model.errors import Problem, StellwerkError
-from stellwerk.core.model.fleet import Fleet
-from stellwerk.core.model.placement import Placement, Prioritizer, Toleration
-from stellwerk.core.model.quantity import SECOND_MS, BadQuantity, parse_duration
+from stellwerk.core.model.fleet import SetBinding
+from stellwerk.core.model.placement import Limits, Placement, Prioritizer, Toleration
+from stellwerk.core.model.placing import Change as Turn
+from stellwerk.core.model.task import Task, Wishes
+from stellwerk.core.place import change_verbs as verbs
+from stellwerk.core.place.change_verbs import BadChange, World, meant, number, span_ms, tainted
 
-EFFECTS = ("NoSelect", "PreferNoSelect", "NoSelectIfNew")
-SCORE_MAX = 100
+__all__ = ["CHANGES", "World", "apply_changes", "phrase_of"]
+
 WEIGHT_MAX = 10
-
-
-class World(Struct, frozen=True):
-    """What a change applies to."""
-
-    fleet: Fleet
-    placements: tuple[Placement, ...]
-    now_ms: int
-
-
-class _Bad(Exception):
-    """A phrase that means nothing; says why."""
 
 
 def apply_changes(world: World, phrases: tuple[str, ...]) -> World:
@@ -39,7 +35,7 @@ def apply_changes(world: World, phrases: tuple[str, ...]) -> World:
     for phrase in phrases:
         try:
             world = _apply(world, phrase)
-        except _Bad as bad:
+        except BadChange as bad:
             problems.append(Problem("if/change", f"`{phrase}`: {bad}", _help(phrase)))
     if problems:
         raise StellwerkError(problems)
@@ -50,9 +46,10 @@ def _apply(world: World, phrase: str) -> World:
     verb, *words = phrase.split() or [""]
     change = CHANGES.get(verb)
     if change is None:
-        raise _Bad(f"`{verb}` is no change")
-    if len(words) != change.words:
-        raise _Bad(f"`{verb}` takes {change.words} word{'s' * (change.words > 1)} after it")
+        raise BadChange(f"`{verb}` is no change" if verb else "nothing is changed")
+    if not change.least <= len(words) <= change.most:
+        counts = " or ".join(str(count) for count in range(change.least, change.most + 1))
+        raise BadChange(f"`{verb}` takes {counts} word{'s' * (change.most > 1)} after it")
     return change.apply(world, *words)
 
 
@@ -64,213 +61,202 @@ def _help(phrase: str) -> str:
     return f"changes are {', '.join(CHANGES)}"
 
 
-def _clusters(world: World, name: str, change: Callable[[Cluster], Cluster]) -> World:
-    found = [one.name for one in world.fleet.clusters]
-    if name not in found:
-        near = get_close_matches(name, found, 1)
-        instead = f"; did you mean `{near[0]}`?" if near else ""
-        raise _Bad(f"there is no cluster `{name}`{instead}")
-    clusters = (change(one) if one.name == name else one for one in world.fleet.clusters)
-    return _with_clusters(world, tuple(clusters))
-
-
-def _with_clusters(world: World, clusters: tuple[Cluster, ...]) -> World:
-    return World(replace(world.fleet, clusters=clusters), world.placements, world.now_ms)
-
-
-def _lose(world: World, which: str) -> World:
-    key, is_domain, value = which.partition("=")
-    lost = [
-        one.name
-        for one in world.fleet.clusters
-        if (value in {one.labels.get(key), one.claims.get(key)} if is_domain else one.name == which)
-    ]
-    if not lost:
-        raise _Bad(f"no cluster is `{which}`")
-    return _with_clusters(world, tuple(one for one in world.fleet.clusters if one.name not in lost))
-
-
-def _taint(world: World, name: str, written: str) -> World:
-    key, value, effect = _tainted(written)
-    taint = Taint(key, effect, value, world.now_ms)  # type: ignore[arg-type]
-    return _clusters(world, name, lambda one: replace(one, taints=(*one.taints, taint)))
-
-
-def _tainted(written: str) -> tuple[str, str, str]:
-    pair, _, effect = written.partition(":")
-    key, _, value = pair.partition("=")
-    if not key or effect not in EFFECTS:
-        raise _Bad(f"the effect is one of {', '.join(EFFECTS)}")
-    return key, value, effect
-
-
-def _untaint(world: World, name: str, key: str) -> World:
-    def without(one: Cluster) -> Cluster:
-        left = tuple(taint for taint in one.taints if taint.key != key)
-        if len(left) == len(one.taints):
-            raise _Bad(f"`{name}` has no taint `{key}`")
-        return replace(one, taints=left)
-
-    return _clusters(world, name, without)
-
-
-def _pairs(before: dict[str, str], written: str) -> dict[str, str]:
-    """A map with one pair set (`key=value`) or taken out (`key-`)."""
-    key, sets, value = written.partition("=")
-    if sets and key:
-        return {**before, key: value}
-    if key.endswith("-"):
-        return {name: value for name, value in before.items() if name != key[:-1]}
-    raise _Bad("write KEY=VALUE, or KEY- to take it away")
-
-
-def _label(world: World, name: str, written: str) -> World:
-    return _clusters(world, name, lambda one: replace(one, labels=_pairs(one.labels, written)))
-
-
-def _claim(world: World, name: str, written: str) -> World:
-    return _clusters(world, name, lambda one: replace(one, claims=_pairs(one.claims, written)))
-
-
-def _price(world: World, name: str, written: str) -> World:
-    usd = _number(written, 0, 1e6)
-    costs = {"usd_per_hour": usd, "usd_per_device_hour": {}}
-    return _clusters(world, name, lambda one: replace(one, costs=replace(one.costs, **costs)))
-
-
-def _wait(world: World, name: str, written: str) -> World:
-    span = parse_duration(written, bare=SECOND_MS)
-    if isinstance(span, BadQuantity):
-        raise _Bad(span.message)
-    return _clusters(world, name, lambda one: replace(one, wait_s=span / SECOND_MS))
-
-
-def _free(world: World, name: str) -> World:
-    changed = _clusters(world, name, _without_others)
-    taken = tuple(one for one in world.fleet.taken if one.cluster != name)
-    return replace(changed, fleet=replace(changed.fleet, taken=taken))
-
-
-def _without_others(cluster: Cluster) -> Cluster:
-    """A cluster on whose devices nobody else holds memory."""
-    nodes = tuple(
-        replace(node, devices=tuple(replace(device, foreign_bytes=0) for device in node.devices))
-        for node in cluster.nodes
-    )
-    return replace(cluster, nodes=nodes)
-
-
-def _drain(world: World, which: str) -> World:
-    name, _, node_name = which.partition("/")
-
-    def drained(one: Cluster) -> Cluster:
-        if node_name and node_name not in {node.name for node in one.nodes}:
-            raise _Bad(f"`{name}` has no node `{node_name}`")
-        nodes = tuple(
-            replace(node, state="drained") if node_name in {"", node.name} else node
-            for node in one.nodes
-        )
-        return replace(one, nodes=nodes)
-
-    return _clusters(world, name, drained)
-
-
-def _score(world: World, name: str, written: str) -> World:
-    path, _, value = written.partition("=")
-    resource, _, item = path.partition("/")
-    if not resource or not item:
-        raise _Bad("a score is written RESOURCE/NAME=VALUE")
-    number = round(_number(value, -SCORE_MAX, SCORE_MAX))
-
-    def scored(one: Cluster) -> Cluster:
-        before = one.scores.get(resource, ScoreObject({}))
-        after = ScoreObject({**before.values, item: number}, 0, world.now_ms, "what if")
-        return replace(one, scores={**one.scores, resource: after})
-
-    return _clusters(world, name, scored)
-
-
-def _window(world: World, name: str, written: str) -> World:
-    if written not in {"open", "closed"}:
-        raise _Bad("a window is `open` or `closed`")
-    windows = () if written == "open" else ((0, 0),)
-    return _clusters(world, name, lambda one: replace(one, windows=windows))
-
-
-def _hold(world: World, name: str, written: str) -> World:
-    data, _, revision = written.partition("@")
-    known = [one for one in world.fleet.data if one.name == data and revision in {"", one.revision}]
-    if not known:
-        raise _Bad(f"the fleet has no data `{written}`")
-    one = known[-1]
-    held = Held(one.name, one.revision, one.bytes, observed_ms=world.now_ms, source="what if")
-
-    def holding(cluster: Cluster) -> Cluster:
-        others = (h for h in cluster.held if (h.data, h.revision) != (one.name, one.revision))
-        return replace(cluster, held=(*others, held))
-
-    return _clusters(world, name, holding)
+def _placements_changed(world: World, change: Callable[[Placement], Placement]) -> World:
+    if not world.placements:
+        raise BadChange("there is no placement that it could change")
+    return replace(world, placements=tuple(map(change, world.placements)))
 
 
 def _weight(world: World, written: str) -> World:
+    """Another weight of one score, in all placements; 0 takes it out of the sum."""
     title, _, value = written.partition("=")
-    number = _number(value, -WEIGHT_MAX, WEIGHT_MAX)
-    if number != int(number):
-        raise _Bad("a weight is a whole number")
+    points = number(value, -WEIGHT_MAX, WEIGHT_MAX)
+    if points != int(points):
+        raise BadChange("a weight is a whole number")
+    kind, _, rest = title.partition("/")
+    resource, _, item = rest.partition("/")
+    if kind == "AddOn" and item:
+        changed = Prioritizer(item, int(points), resource)
+    elif title in SCORES:
+        changed = Prioritizer(title, int(points))
+    else:
+        raise BadChange(f"`{title}` is no score{meant(title, (*SCORES, 'AddOn/RESOURCE/NAME'))}")
 
     def weighted(placement: Placement) -> Placement:
         others = tuple(one for one in placement.prioritizers if one.title != title)
-        kind, _, rest = title.partition("/")
-        resource, _, item = rest.partition("/")
-        changed = (
-            Prioritizer(item, int(number), resource)
-            if kind == "AddOn" and item
-            else Prioritizer(title, int(number))
-        )
         return replace(placement, prioritizers=(*others, changed))
 
-    return replace(world, placements=tuple(map(weighted, world.placements)))
+    return _placements_changed(world, weighted)
+
+
+SCORES = (
+    "Balance", "Steady", "ResourceAllocatableCPU", "ResourceAllocatableMemory", "Cost", "Start",
+    "Transfer", "Latency", "Energy", "Reliability", "Fragmentation",
+)  # fmt: skip
 
 
 def _tolerate(world: World, written: str) -> World:
-    key, value, effect = _tainted(written)
+    """A toleration more, in all placements."""
+    key, value, effect = tainted(written)
     given = Toleration(key, "Equal" if value else "Exists", value, effect)
-    changed = (replace(one, tolerations=(*one.tolerations, given)) for one in world.placements)
-    return replace(world, placements=tuple(changed))
+    return _placements_changed(
+        world, lambda one: replace(one, tolerations=(*one.tolerations, given))
+    )
 
 
-def _number(written: str, least: float, most: float) -> float:
-    try:
-        value = float(written)
-    except ValueError:
-        value = float("nan")
-    if not least <= value <= most:
-        raise _Bad(f"`{written}` is no number from {least:g} to {most:g}")
-    return value
+def _limit(world: World, written: str) -> World:
+    """Another limit, in all placements and for all tasks."""
+    name, _, value = written.partition("=")
+    reader = LIMITS.get(name)
+    if reader is None:
+        raise BadChange(f"`{name}` is no limit{meant(name, LIMITS)}")
+    field, amount = reader[0], reader[1](world, value)
+
+    def limited(limits: Limits) -> Limits:
+        return replace(limits, **{field: amount})
+
+    def wished(task: Task) -> Task:
+        if task.wishes is None or not getattr(task.wishes.limits, field):
+            return task
+        return replace(task, wishes=replace(task.wishes, limits=limited(task.wishes.limits)))
+
+    placements = (replace(one, limits=limited(one.limits)) for one in world.placements)
+    tasks = tuple(wished(one) for one in world.tasks)
+    return replace(world, placements=tuple(placements), tasks=tasks)
+
+
+def _usd(_: World, written: str) -> float:
+    return number(written, 0, 1e9)
+
+
+def _moment(world: World, written: str) -> int:
+    return world.now_ms + span_ms(written)
+
+
+def _ms(_: World, written: str) -> float:
+    return number(written.removesuffix("ms"), 0, 1e6)
+
+
+LIMITS: dict[str, tuple[str, Callable[[World, str], Any]]] = {
+    "max-usd": ("usd_max", _usd),
+    "max-usd-per-hour": ("usd_per_hour_max", _usd),
+    "finish-by": ("finish_by_ms", _moment),
+    "max-latency": ("latency_ms", _ms),
+}
+"""Limits by the names of their labels; `finish-by` is a time from now."""
+
+
+def _bind(world: World, name: str, namespace: str) -> World:
+    """A set that placements of a namespace may choose from."""
+    known = [one.name for one in world.fleet.sets]
+    if name not in known:
+        raise BadChange(f"there is no cluster set `{name}`{meant(name, known)}")
+    bindings = (*world.fleet.bindings, SetBinding(namespace, name))
+    return replace(world, fleet=replace(world.fleet, bindings=bindings))
+
+
+def _wish(world: World, name: str, written: str) -> World:
+    """Another wish of a task: a label `stellwerk/…` of it."""
+    key, _, value = written.partition("=")
+    key = key.removeprefix("stellwerk/")
+    names = [one.name or "task" for one in world.tasks]
+    if name not in names:
+        raise BadChange(f"there is no task `{name}`{meant(name, names)}")
+    reader = WISHES.get(key)
+    if reader is None:
+        raise BadChange(f"`{key}` is nothing that a task can wish{meant(key, WISHES)}")
+    report = Report("")
+    read = reader(report, Node("scalar", 0, 0, value), key)
+    if report.problems:
+        raise BadChange(report.problems[0].message)
+    found = wishes_of({key: read})
+    changed = replace(
+        world.tasks[names.index(name)],
+        wishes=_wished(world.tasks[names.index(name)].wishes or Wishes(), found or Wishes()),
+    )
+    tasks = (changed if one == name else task for one, task in zip(names, world.tasks, strict=True))
+    return replace(world, tasks=tuple(tasks))
+
+
+def _wished(before: Wishes, new: Wishes) -> Wishes:
+    """Wishes in which what the new ones say holds before."""
+    nothing = Wishes()
+    said = {
+        field: getattr(new, field)
+        for field in Wishes.__struct_fields__
+        if field != "limits" and getattr(new, field) != getattr(nothing, field)
+    }
+    limits = {
+        field: getattr(new.limits, field)
+        for field in Limits.__struct_fields__
+        if getattr(new.limits, field) != getattr(nothing.limits, field)
+    }
+    return replace(before, limits=replace(before.limits, **limits), **said)
 
 
 class Change(Struct, frozen=True):
     """How a change is written, how many words follow the verb, and what it does."""
 
     form: str
-    words: int
+    least: int
+    most: int
     apply: Callable[..., World]
+    about: str
 
 
 CHANGES: dict[str, Change] = {
-    "lose": Change("lose CLUSTER` or `lose zone=eu-1", 1, _lose),
-    "drain": Change("drain CLUSTER[/NODE]", 1, _drain),
-    "free": Change("free CLUSTER", 1, _free),
-    "taint": Change("taint CLUSTER KEY=VALUE:NoSelect", 2, _taint),
-    "untaint": Change("untaint CLUSTER KEY", 2, _untaint),
-    "tolerate": Change("tolerate KEY=VALUE:NoSelect", 1, _tolerate),
-    "label": Change("label CLUSTER KEY=VALUE", 2, _label),
-    "claim": Change("claim CLUSTER KEY=VALUE", 2, _claim),
-    "price": Change("price CLUSTER 2.50", 2, _price),
-    "wait": Change("wait CLUSTER 2h", 2, _wait),
-    "window": Change("window CLUSTER open", 2, _window),
-    "hold": Change("hold CLUSTER DATA@REVISION", 2, _hold),
-    "score": Change("score CLUSTER RESOURCE/NAME=50", 2, _score),
-    "weight": Change("weight Cost=5", 1, _weight),
+    "lose": Change("lose CLUSTER` or `lose region=eu-central", 1, 1, verbs.lose, "it is gone"),
+    "drain": Change("drain CLUSTER[/NODE]", 1, 1, verbs.drain, "nothing new comes onto it"),
+    "ready": Change("ready CLUSTER[/NODE]", 1, 1, verbs.make_ready, "it can be used again"),
+    "free": Change("free CLUSTER [gpus=4]", 1, 2, verbs.free, "others have nothing there, or less"),
+    "add": Change("add CLUSTER H100:8", 2, 2, verbs.add, "one node more, with these"),
+    "taint": Change("taint CLUSTER KEY=VALUE:NoSelect", 2, 2, verbs.taint, "work is kept away"),
+    "untaint": Change("untaint CLUSTER KEY", 2, 2, verbs.untaint, "without that taint"),
+    "tolerate": Change(
+        "tolerate KEY=VALUE:NoSelect", 1, 1, _tolerate, "all placements tolerate it"
+    ),
+    "label": Change("label CLUSTER KEY=VALUE", 2, 2, verbs.label, "another label; KEY- for none"),
+    "claim": Change("claim CLUSTER KEY=VALUE", 2, 2, verbs.claim, "another claim; KEY- for none"),
+    "price": Change("price CLUSTER 2.50", 2, 2, verbs.price, "USD an hour for a node"),
+    "wait": Change("wait CLUSTER 2h", 2, 2, verbs.wait, "how long its queue is"),
+    "window": Change("window CLUSTER open", 2, 2, verbs.window, "open or closed"),
+    "hold": Change("hold CLUSTER DATA@REVISION", 2, 2, verbs.hold, "the data is there"),
+    "score": Change("score CLUSTER RESOURCE/NAME=50", 2, 2, verbs.score, "an add-on's score"),
+    "bind": Change("bind SET NAMESPACE", 2, 2, _bind, "placements there may choose from the set"),
+    "weight": Change("weight Cost=5", 1, 1, _weight, "a score's weight, in all placements"),
+    "limit": Change("limit max-usd=200", 1, 1, _limit, "a limit, in all placements"),
+    "wish": Change("wish TASK max-usd=200", 2, 2, _wish, "a label `stellwerk/…` of a task"),
 }
 """Every change that can be asked about."""
+
+
+def phrase_of(cluster: str, change: Turn | None) -> str:
+    """The phrase that makes the change that a failed rule asks for; "" where there is none."""
+    if change is None:
+        return ""
+    value = f"={change.value}" if change.value else ""
+    match change.kind:
+        case "label" | "claim":
+            return f"{change.kind} {cluster} {change.key}={change.value}"
+        case "unlabel" | "unclaim":
+            return f"{change.kind[2:]} {cluster} {change.key}-"
+        case "tolerate":
+            return f"tolerate {change.key}{value}:{change.effect}"
+        case "limit":
+            return _limit_phrase(change)
+        case "open":
+            return f"window {cluster} open"
+        case "free":
+            return f"{'ready' if change.key == 'ready nodes' else 'free'} {cluster}"
+        case _:
+            return ""
+
+
+def _limit_phrase(change: Turn) -> str:
+    names = {field: name for name, (field, _) in LIMITS.items()}
+    name = names.get(change.key, "")
+    value = float(change.value)
+    if name == "finish-by":
+        return f"limit {name}={ceil(value)}s"
+    cents = ceil(value * 100 - 1e-6) / 100
+    return f"limit {name}={int(cents) if cents == int(cents) else cents}" if name else ""

@@ -239,8 +239,9 @@ def _limit(field: str, value: float, unit: str, most: float) -> FailedRule:
     if not np.isfinite(value):
         change = Change("tell", f"a number for {field} ({unit})", field)
         return FailedRule("Limits", rule, "nobody knows", change)
-    change = Change("limit", f"allow {value:g} {unit}", field, repr(value))
-    return FailedRule("Limits", rule, f"{value:g} {unit}", change)
+    enough = np.ceil(value * 100 - 1e-6) / 100
+    change = Change("limit", f"allow {enough:g} {unit}", field, repr(value))
+    return FailedRule("Limits", rule, f"{enough:g} {unit}", change)
 
 
 def _windows(facts: Facts, row: int) -> Iterator[FailedRule]:
@@ -266,4 +267,6 @@ def _demand(facts: Facts, row: int) -> Iterator[FailedRule]:
         rule = f"room for {placement.num_nodes} times what is asked"
         if placement.num_nodes == 1:
             rule = "room for what is asked"
-        yield FailedRule("Demand", rule, told(short), Change("free", text, short.resource))
+        lacking = str(short.wanted - max(short.free, 0))
+        change = Change("free", text, short.resource, lacking)
+        yield FailedRule("Demand", rule, told(short), change)

@@ -29,6 +29,9 @@ def usd_per_hour(cluster: Cluster, request: Request | None, num_nodes: int) -> f
 PRICE = "Price"
 """Among estimates: USD per hour of what is asked there, where that isn't one demand for all."""
 
+WEIGHTED = "Weighted"
+"""Among estimates: USD with what the time until the end is worth, where that was computed."""
+
 
 def prices(
     columns: FleetColumns, placement: Placement, estimates: Estimates | None = None

@@ -1,274 +1,293 @@
 """Decides where tasks would go on a fleet, one after another, and why; nothing is carried out.
 
-A task's policy is the Placement that it names, bounded further by its own wishes. The policy
-chooses clusters; estimates rank them; nodes and devices are found on those that are chosen. What
-one task takes, the next doesn't find.
+On each cluster the alternative counts that does best there. The task's policy chooses clusters
+among these, by scores or by estimates; nodes and devices were found before. What one task takes,
+the next doesn't find, unless it waits until the first is over.
 """
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stellwerk.core.data.estimates import estimate_all
 from stellwerk.core.data.jobs import profile_of
 from stellwerk.core.data.ranking import views
 from stellwerk.core.data.sources import Grounds
 from stellwerk.core.inventory.columns import FleetColumns
+from stellwerk.core.inventory.merge import with_global_set
 from stellwerk.core.lower import lower
-from stellwerk.core.model.catalogue import render
-from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.errors import Problem
-from stellwerk.core.model.estimates import ClusterEstimate
-from stellwerk.core.model.fleet import Fleet
-from stellwerk.core.model.placement import Limits, Placement
+from stellwerk.core.model.estimates import ClusterEstimate, JobProfile
+from stellwerk.core.model.fleet import Fleet, SetBinding
+from stellwerk.core.model.placement import Objective, Placement
 from stellwerk.core.model.placing import Choice, Existing, PlacingContext
-from stellwerk.core.model.resources import Allocation, Alternative, NodeAllocation, Request
-from stellwerk.core.model.task import Task, Wishes
+from stellwerk.core.model.resources import Allocation, NodeAllocation, Shape
+from stellwerk.core.model.task import Task
 from stellwerk.core.place.admitted import Tools
-from stellwerk.core.place.candidates import answers_to, cannot
+from stellwerk.core.place.filters_limits import PRICE, WEIGHTED
+from stellwerk.core.place.fragments import usable
+from stellwerk.core.place.options import Booking, Hall, Option, best_option, options_of, parts_of
 from stellwerk.core.place.placing import choose
-from stellwerk.core.place.room import Room, fit, fit_most
+from stellwerk.core.place.policies import NO_WISHES, TASKS, policy_of, replicas_of
 
-NO_WISHES = Wishes()
-TASKS = "task"
-"""The namespace of the policies of tasks that name no placement."""
+__all__ = ["Answer", "Ask", "FleetPlan", "plan_on_fleet", "policy_of", "replicas_of"]
 
 
 class Ask(Struct, frozen=True):
-    """A task that asks for a place, with the policy that holds for it."""
+    """A task that asks for a place, with the policy that holds for it; names differ."""
 
     name: str
     task: Task
     policy: Placement
 
 
-class Way(Struct, frozen=True):
-    """One alternative of a task's resources: what was chosen for it, and the estimates behind."""
-
-    alternative: int
-    request: Request
-    policy: Placement
-    choice: Choice
-    estimates: dict[str, ClusterEstimate]
-    refused: dict[str, tuple[str, ...]]
-
-
 class Answer(Struct, frozen=True):
-    """Where a task would go. ``taken`` is the chosen way, -1 = none. ``replicas`` by cluster."""
+    """Where a task would go.
+
+    ``options`` has by cluster the alternative that counts there. ``policy`` is the one that was
+    used. ``replicas`` are counted by cluster; ``unplaced`` found no room on those chosen.
+    """
 
     ask: Ask
-    ways: tuple[Way, ...]
-    taken: int
+    shape: Shape
+    policy: Placement
+    job: JobProfile
+    choice: Choice
+    options: dict[str, Option]
+    context: PlacingContext
+    columns: FleetColumns
     allocations: tuple[Allocation, ...] = ()
     replicas: dict[str, int] = {}
+    unplaced: int = 0
     problems: tuple[Problem, ...] = ()
 
     @property
-    def way(self) -> Way:
-        """The chosen way, or the first where none is."""
-        return self.ways[max(self.taken, 0)]
+    def estimates(self) -> dict[str, ClusterEstimate]:
+        """The estimates by cluster."""
+        return {name: one.estimate for name, one in self.options.items()}
 
 
 class FleetPlan(Struct, frozen=True):
-    """Answers in the order asked, and the fleet as it would be then; ``columns`` are those of it
-    before.
-    """
+    """Answers in the order asked, and what they would hold, and until when."""
 
     answers: tuple[Answer, ...]
     fleet: Fleet
+    bookings: tuple[Booking, ...] = ()
 
-
-def policy_of(task: Task, placements: Mapping[str, Placement]) -> Placement | Problem:
-    """The policy that holds for a task: its placement's, and what it wishes beyond it."""
-    named = Placement(TASKS, task.name or "task")
-    if task.placement:
-        found = placements.get(task.placement) or placements.get(f"default/{task.placement}")
-        if found is None:
-            known = ", ".join(placements) or "none"
-            message = f"there is no placement `{task.placement}` in the fleet"
-            return Problem("fleet/placement", message, f"placements are: {known}")
-        named = found
-    wishes = task.wishes or NO_WISHES
-    objective = wishes.objective or named.objective
-    return replace(
-        named,
-        objective=objective,
-        usd_per_hour_of_waiting=wishes.usd_per_hour_of_waiting or named.usd_per_hour_of_waiting,
-        limits=_both(named.limits, wishes.limits),
-        data=tuple(dict.fromkeys((*named.data, *wishes.data))),
-        prioritizers=(*named.prioritizers, *wishes.prioritizers),
-        spread=(*named.spread, *wishes.spread),
-        standby=wishes.standby or named.standby,
-        count=_count(task, named, wishes),
-        num_nodes=task.num_nodes,
-    )
-
-
-def _count(task: Task, named: Placement, wishes: Wishes) -> int | None:
-    """A job runs on one cluster; a service on as many as are asked for, or one for each replica."""
-    if task.service is None:
-        return 1
-    if wishes.clusters is not None:
-        return wishes.clusters
-    return named.count if task.placement else replicas_of(task)
-
-
-def replicas_of(task: Task) -> int:
-    """How many equal parts a task has that are placed apart: the replicas of a service, or one."""
-    return task.service.replica_policy.min_replicas if task.service is not None else 1
-
-
-def _both(policy: Limits, wish: Limits) -> Limits:
-    """The tighter of two limits, each."""
-
-    def lower_of(one: float, other: float) -> float:
-        return min(one, other) if one and other else one or other
-
-    return Limits(
-        claims=(*policy.claims, *wish.claims),
-        usd_max=lower_of(policy.usd_max, wish.usd_max),
-        usd_per_hour_max=lower_of(policy.usd_per_hour_max, wish.usd_per_hour_max),
-        finish_by_ms=int(lower_of(policy.finish_by_ms, wish.finish_by_ms)),
-        latency_ms=lower_of(policy.latency_ms, wish.latency_ms),
-        client_regions=tuple(dict.fromkeys((*policy.client_regions, *wish.client_regions))),
-    )
+    @property
+    def decisions(self) -> tuple[Existing, ...]:
+        """What was decided, to be handed to the next plan as what exists."""
+        return tuple(
+            Existing(one.policy.namespace, one.policy.name, one.choice.clusters)
+            for one in self.answers
+            if one.choice.clusters
+        )
 
 
 def plan_on_fleet(
     asks: Iterable[Ask], fleet: Fleet, now_ms: int, existing: tuple[Existing, ...] = ()
 ) -> FleetPlan:
     """Answers for each task in turn; ``existing`` is where tasks and placements are already."""
-    answers = []
-    for ask in asks:
-        answer = _answer(ask, fleet, now_ms, existing)
-        answers.append(answer)
-        fleet = replace(fleet, taken=(*fleet.taken, *answer.allocations))
-    return FleetPlan(tuple(answers), fleet)
-
-
-def _answer(ask: Ask, fleet: Fleet, now_ms: int, existing: tuple[Existing, ...]) -> Answer:
-    shape = lower(ask.task).shape
-    tools = Tools(FleetColumns.of(fleet))
+    fleet = _open(fleet)
     grounds = Grounds(fleet)
-    ways: list[Way] = []
-    problems: dict[Problem, None] = {}
-    for index, alternative in enumerate(shape.alternatives):
-        way, wrong = _way(ask, index, alternative, tools, grounds, fleet, now_ms, existing)
-        ways.append(way)
-        problems.update(dict.fromkeys(wrong))
-    taken = -1 if problems else _best(ways, ordered=shape.ordered)
-    if taken < 0:
-        return Answer(ask, tuple(ways), -1, problems=tuple(problems))
-    allocations, replicas = _take(ask, ways[taken], fleet)
-    return Answer(ask, tuple(ways), taken, allocations, replicas)
+    answers: list[Answer] = []
+    bookings: list[Booking] = []
+    for ask in asks:
+        answer = _answer(ask, fleet, grounds, bookings, now_ms, existing)
+        answers.append(answer)
+        bookings += _booked(answer)
+        key = answer.policy.key
+        others = tuple(one for one in existing if f"{one.namespace}/{one.placement}" != key)
+        existing = (*others, *FleetPlan((answer,), fleet).decisions)
+    return FleetPlan(tuple(answers), fleet, tuple(bookings))
 
 
-def _way(
+def _open(fleet: Fleet) -> Fleet:
+    """A fleet in which tasks without a placement may go everywhere."""
+    if any(one.namespace == TASKS for one in fleet.bindings):
+        return fleet
+    bound = with_global_set(replace(fleet, bindings=()), (TASKS,))
+    mine = tuple(SetBinding(TASKS, one.name) for one in bound.sets)
+    return replace(fleet, sets=bound.sets, bindings=(*fleet.bindings, *mine))
+
+
+def _booked(answer: Answer) -> list[Booking]:
+    """What an answer holds, and until when: a service for good, a job until its end is expected."""
+    found = []
+    for one in answer.allocations:
+        option = answer.options[one.cluster]
+        finish = option.estimate.finish.value
+        over = inf if finish is None or answer.ask.task.service is not None else finish
+        found.append(Booking(answer.ask.name, one, option.from_s, over))
+    return found
+
+
+def _answer(
     ask: Ask,
-    index: int,
-    alternative: Alternative,
-    tools: Tools,
-    grounds: Grounds,
     fleet: Fleet,
+    grounds: Grounds,
+    bookings: list[Booking],
     now_ms: int,
     existing: tuple[Existing, ...],
-) -> tuple[Way, tuple[Problem, ...]]:
-    policy = replace(ask.policy, demand=alternative.request)
-    wishes = ask.task.wishes or NO_WISHES
-    job, problems = profile_of(
-        grounds.catalogue,
-        runtime_ms=wishes.expected_runtime_ms,
-        nodes=policy.num_nodes,
-        request=alternative.request,
-        prewarm=wishes.prewarm,
-        placement=policy,
+) -> Answer:
+    shape = lower(ask.task).shape
+    service = ask.task.service is not None
+    hall = Hall(fleet.clusters, fleet.taken, bookings)
+    jobs: list[JobProfile] = []
+    problems: dict[Problem, None] = {}
+    for alternative in shape.alternatives:
+        job, wrong = profile_of(
+            grounds.catalogue,
+            runtime_ms=None if service else (ask.task.wishes or NO_WISHES).expected_runtime_ms,
+            nodes=1 if service else shape.num_nodes,
+            request=alternative.request,
+            prewarm=(ask.task.wishes or NO_WISHES).prewarm,
+            placement=ask.policy,
+        )
+        jobs.append(job)
+        problems.update(dict.fromkeys(wrong))
+    every = options_of(shape.alternatives, jobs, hall, grounds, now_ms, service=service)
+    taken = tuple(one for cluster in fleet.clusters for one in hall.taken(cluster.name))
+    tools = Tools(FleetColumns.of(replace(fleet, taken=taken)))
+    policy = _measurable(ask.policy, jobs[0], service=service)
+    timed = not service and jobs[0].runtime_s is not None
+    options, context, choice = _chosen(
+        shape, policy, every, hall, tools, now_ms, existing, timed=timed
     )
-    estimates = {one.cluster: one for one in estimate_all(job, grounds, fleet.clusters, now_ms)}
-    refused = {
-        cluster.name: why
-        for cluster in fleet.clusters
-        if (why := _refusals(cluster, alternative, estimates[cluster.name]))
-    }
-    context = PlacingContext(
-        now_ms=now_ms,
-        existing=existing,
-        estimates=views(estimates.values()),
-        refused=refused,
-    )
-    choice = choose(policy, tools.columns, context, tools)
-    return Way(index, alternative.request, policy, choice, estimates, refused), problems
+    answer = Answer(ask, shape, policy, jobs[0], choice, options, context, tools.columns)
+    if problems:
+        empty = replace(choice, clusters=(), totals=(), standby=(), groups=(), moves=())
+        return replace(answer, choice=empty, problems=tuple(problems))
+    if not service:
+        return replace(answer, **_gang(answer))
+    return replace(answer, **_spread_out(answer, hall))
 
 
-def _refusals(
-    cluster: Cluster, alternative: Alternative, estimate: ClusterEstimate
-) -> tuple[str, ...]:
-    """Why a cluster is out, whatever the policy says: not meant, not able, or by its data."""
-    why = []
-    if not answers_to(cluster, alternative.infra):
-        why.append(f"`infra: {alternative.infra}` names another")
-    why += [render(reason).sentence for reason in cannot(cluster, alternative)]
-    why += [render(reason).sentence for reason in estimate.rejections]
-    return tuple(why)
+def _measurable(policy: Placement, job: JobProfile, *, service: bool) -> Placement:
+    """The policy with an objective that can be compared: without a known length no end is known.
 
-
-def _best(ways: list[Way], *, ordered: bool) -> int:
-    """The alternative to take: the first that is served where the order matters, else the best."""
-    served = [at for at, way in enumerate(ways) if way.choice.clusters]
-    if not served:
-        return -1
-    full = [at for at in served if ways[at].choice.unscheduled <= 0] or served
-    if ordered:
-        return full[0]
-    return min(full, key=lambda at: (_worth(ways[at]), at))
-
-
-def _worth(way: Way) -> tuple[bool, float]:
-    """What is compared between alternatives, lowest first; unknown behind known."""
-    first = way.choice.clusters[0]
-    if way.policy.objective == "score":
-        return False, -float(way.choice.totals[0])
-    return way.estimates[first].objective.order
-
-
-def _take(ask: Ask, way: Way, fleet: Fleet) -> tuple[tuple[Allocation, ...], dict[str, int]]:
-    """Finds nodes and devices on the chosen clusters.
-
-    The replicas of a service go one by one to the cluster that has the fewest of them yet, of those
-    with room, the better first.
+    What never ends, or nobody knows when, is ranked by its start in place of its end. ``demand``
+    isn't one for all clusters, so it stands in the options.
     """
-    by_name = {cluster.name: cluster for cluster in fleet.clusters}
-    rooms = {
-        name: Room(by_name[name], (one for one in fleet.taken if one.cluster == name))
-        for name in way.choice.clusters
+    objective: Objective = policy.objective
+    if objective in {"finish", "weighted"} and (service or job.runtime_s is None):
+        objective = "start"
+    return replace(policy, objective=objective, demand=None)
+
+
+def _chosen(
+    shape: Shape,
+    policy: Placement,
+    every: dict[str, tuple[Option, ...]],
+    hall: Hall,
+    tools: Tools,
+    now_ms: int,
+    existing: tuple[Existing, ...],
+    *,
+    timed: bool,
+) -> tuple[dict[str, Option], PlacingContext, Choice]:
+    """The alternative that counts on each cluster, and what the policy chooses of them.
+
+    In an order of preference a later alternative is let in only if the earlier ones don't serve.
+    """
+    count = len(shape.alternatives)
+    for most in range(1 if shape.ordered else count, count + 1):
+        options = {
+            name: best_option(
+                those[:most], policy.objective, policy.limits, now_ms, ordered=shape.ordered
+            )
+            for name, those in every.items()
+        }
+        context = PlacingContext(
+            now_ms=now_ms,
+            existing=existing,
+            estimates=_numbers(policy, options, hall, timed=timed),
+            refused={
+                name: tuple(rule.found for rule in one.failed)
+                for name, one in options.items()
+                if one.failed
+            },
+        )
+        choice = choose(policy, tools.columns, context, tools)
+        if choice.clusters and choice.unscheduled <= 0:
+            break
+    return options, context, choice
+
+
+def _numbers(
+    policy: Placement, options: dict[str, Option], hall: Hall, *, timed: bool
+) -> dict[str, dict[str, float]]:
+    """What scores, limits and the objective look at, by name and cluster.
+
+    Numbers of clusters that are out for other reasons are told too: they may break limits beside.
+    """
+    numbers = views(replace(one.estimate, rejections=()) for one in options.values())
+    if not timed and not policy.limits.usd_max:
+        # What an hour costs is known, where nobody knows how many there will be.
+        del numbers["Cost"]
+    if policy.objective == "weighted":
+        numbers[WEIGHTED] = {
+            name: one.estimate.objective.value
+            for name, one in options.items()
+            if one.estimate.objective.value is not None
+        }
+    numbers[PRICE] = {
+        name: one.usd_per_hour for name, one in options.items() if one.usd_per_hour is not None
     }
-    if ask.task.service is None:
-        return _gang(ask, way, rooms)
-    given: dict[str, list[NodeAllocation]] = {name: [] for name in rooms if by_name[name].nodes}
-    full: dict[str, None] = {}
-    for rank in range(replicas_of(ask.task)):
-        open_to = [name for name in given if name not in full]
-        while open_to:
-            name = min(open_to, key=lambda one: (len(given[one]), list(given).index(one)))
-            found = fit_most(rooms[name], way.request, 1)
-            if found:
-                part = replace(found[0], ranks=(rank,))
-                given[name].append(part)
-                rooms[name].nodes[part.node].take(part)
-                break
-            full[name] = None
+    if any(one.name == "Fragmentation" and not one.resource for one in policy.prioritizers):
+        numbers["Fragmentation"] = {
+            cluster.name: usable(
+                cluster,
+                hall.taken(cluster.name),
+                options[cluster.name].request,
+                max(1, len(options[cluster.name].parts)),
+            )
+            for cluster in hall.clusters
+            if cluster.nodes
+        }
+    return numbers
+
+
+def _gang(answer: Answer) -> dict[str, object]:
+    """A job gets what was found for it on the one cluster that was chosen."""
+    if not answer.choice.clusters:
+        return {"unplaced": 1}
+    name = answer.choice.clusters[0]
+    option = answer.options[name]
+    return {
+        "allocations": (Allocation(name, option.parts, option.alternative),),
+        "replicas": {name: 1},
+    }
+
+
+def _spread_out(answer: Answer, hall: Hall) -> dict[str, object]:
+    """Puts replicas one by one on the chosen cluster that has the fewest, of those with room.
+
+    Of several with as few, the better comes first.
+    """
+    clusters = {one.name: one for one in hall.clusters}
+    given: dict[str, list[NodeAllocation]] = {name: [] for name in answer.choice.clusters}
+    open_to = list(given)
+    placed, wanted = 0, replicas_of(answer.ask.task)
+    while placed < wanted and open_to:
+        name = min(open_to, key=lambda one: (len(given[one]), open_to.index(one)))
+        option = answer.options[name]
+        mine = Allocation(name, tuple(given[name]), option.alternative)
+        parts = parts_of(clusters[name], (*hall.taken(name), mine), option.request, 1)
+        if parts:
+            given[name].append(replace(parts[0], ranks=(placed,)))
+            placed += 1
+        else:
             open_to.remove(name)
-    allocations = tuple(
-        Allocation(name, tuple(parts), way.alternative) for name, parts in given.items() if parts
-    )
-    return allocations, {name: len(parts) for name, parts in given.items() if parts}
-
-
-def _gang(
-    ask: Ask, way: Way, rooms: dict[str, Room]
-) -> tuple[tuple[Allocation, ...], dict[str, int]]:
-    name = way.choice.clusters[0]
-    nodes = fit(rooms[name], way.request, ask.task.num_nodes)
-    if nodes is None:
-        return (), {name: 1}
-    return (Allocation(name, nodes, way.alternative),), {name: 1}
+    return {
+        "allocations": tuple(
+            Allocation(name, tuple(parts), answer.options[name].alternative)
+            for name, parts in given.items()
+            if parts
+        ),
+        "replicas": {name: len(parts) for name, parts in given.items() if parts},
+        "unplaced": wanted - placed,
+    }

@@ -29,7 +29,7 @@ from stellwerk.core.place.admitted import (
     explanation_of,
 )
 from stellwerk.core.place.filters import NEVER, tolerations_end
-from stellwerk.core.place.filters_limits import Estimates
+from stellwerk.core.place.filters_limits import WEIGHTED, Estimates, estimated
 from stellwerk.core.place.groups import divide
 from stellwerk.core.place.ledger import Ledger
 from stellwerk.core.place.outcome import Counts, conditions
@@ -104,6 +104,8 @@ def decide(
 
 def _objective(columns: FleetColumns, placement: Placement, estimates: Estimates) -> Floats:
     name = OBJECTIVES[placement.objective]
+    if placement.objective == "weighted" and WEIGHTED in estimates:
+        return estimated(columns, estimates, WEIGHTED)
     numbers, _ = raw_numbers(columns, name, placement, estimates)
     if placement.objective == "weighted":
         start, _ = raw_numbers(columns, "Start", placement, estimates)

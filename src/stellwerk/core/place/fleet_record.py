@@ -1,0 +1,273 @@
+"""Renders the answers of a plan over a fleet as records: verdicts, numbers, reasons, in words."""
+
+from __future__ import annotations
+
+from math import inf
+
+from msgspec.structs import replace
+
+from stellwerk.core.data.course import told as course_told
+from stellwerk.core.data.explain import facts, margin
+from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.estimates import ClusterEstimate
+from stellwerk.core.model.fleet_plan import (
+    CandidateRecord,
+    DataRecord,
+    Figures,
+    Given,
+    GroupRecord,
+    NodePart,
+    Refusal,
+    TaskRecord,
+)
+from stellwerk.core.model.placing import Explained, FailedRule
+from stellwerk.core.model.resources import Request
+from stellwerk.core.place.admitted import OBJECTIVES
+from stellwerk.core.place.amounts import amount
+from stellwerk.core.place.changes import phrase_of
+from stellwerk.core.place.explained import explain
+from stellwerk.core.place.filters_limits import PRICE, WEIGHTED
+from stellwerk.core.place.on_fleet import Answer
+from stellwerk.core.place.options import Option
+from stellwerk.core.place.policies import NO_WISHES, replicas_of
+from stellwerk.core.place.room import gpu_name
+
+MOST_TURNS = 3
+USUAL_CPUS_MILLI = 1000
+
+
+def record_of(answer: Answer, *, file: str = "", only: tuple[str, ...] = ()) -> TaskRecord:
+    """The record of one answer; with ``only``, of these clusters as candidates."""
+    task, choice = answer.ask.task, answer.choice
+    candidates = candidates_of(answer)
+    wishes = task.wishes or NO_WISHES
+    service = task.service is not None
+    shown = tuple(one for one in candidates if not only or one.cluster in only)
+    return TaskRecord(
+        name=answer.ask.name,
+        file=file,
+        kind="service" if service else "job",
+        placement=task.placement or "",
+        objective=answer.policy.objective,
+        asks=tuple(asked(one.request) for one in answer.shape.alternatives),
+        nodes=answer.shape.num_nodes,
+        replicas=replicas_of(task),
+        expected_runtime_s=None
+        if service or wishes.expected_runtime_ms is None
+        else wishes.expected_runtime_ms / 1000,
+        data=tuple(DataRecord(one.name, one.revision, one.bytes) for one in answer.job.data),
+        verdict=_verdict(answer),
+        clusters=_given(answer),
+        unplaced=answer.unplaced,
+        standby=choice.standby,
+        groups=tuple(GroupRecord(one.name, one.clusters) for one in choice.groups if one.clusters),
+        runner_up=_runner_up(answer),
+        margin=_margin(answer),
+        course=_course(answer, candidates),
+        candidates=shown,
+        turns=() if choice.clusters else _turns(candidates),
+        problems=(*answer.problems, *_troubles(answer)),
+    )
+
+
+def asked(request: Request) -> str:
+    """What is asked of a node: `4 A100-80GB`, `1 L40S, 8 CPUs, 64 GiB`, `2 CPUs`."""
+    parts = []
+    gpu = request.gpu
+    if gpu is not None:
+        share = f" ({amount(gpu.share_bytes, 'bytes')} of each)" if gpu.share_bytes else ""
+        if not gpu.share_bytes and gpu.shares:
+            share = f" ({gpu.fraction_milli / 10:g} % of each)"
+        parts.append(f"{gpu.count} {gpu_name(gpu)}{share}")
+    if gpu is None or request.cpus_milli != USUAL_CPUS_MILLI:
+        one = request.cpus_milli == USUAL_CPUS_MILLI
+        parts.append(f"{amount(request.cpus_milli, 'milli')} CPU{'' if one else 's'}")
+    if request.memory_bytes:
+        parts.append(amount(request.memory_bytes, "bytes"))
+    return ", ".join(parts)
+
+
+def figures_of(option: Option) -> Figures:
+    """The numbers of an option, rounded to thousandths."""
+    one = option.estimate
+    return Figures(
+        starts_s=_rounded(one.start.value),
+        runs_s=_rounded(one.run.value),
+        finishes_s=_rounded(one.finish.value),
+        waits_s=_rounded(one.wait_s) or 0.0,
+        cost_usd=_rounded(one.cost.value),
+        usd_per_hour=_rounded(option.usd_per_hour),
+        energy_kwh=_rounded(one.energy.value),
+        moves=one.moves,
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def candidates_of(answer: Answer) -> tuple[CandidateRecord, ...]:
+    """Every cluster, those that passed by rank, then the refused, the nearest to passing first."""
+    if answer.choice.explanation.shared is None:
+        return ()
+    told = explain(answer.policy, answer.choice, answer.columns, answer.context)
+    found = [_candidate(answer, one) for one in _ranked(answer, told)]
+    refused = [one for one in found if one.verdict == "refused"]
+    refused.sort(key=_distance)
+    return (*(one for one in found if one.verdict != "refused"), *refused)
+
+
+def _ranked(answer: Answer, told: tuple[Explained, ...]) -> list[Explained]:
+    """Those that passed in the order of what was compared; points decide only between equals."""
+    objective = answer.policy.objective
+    if objective == "score":
+        return list(told)
+    numbers = answer.context.estimates
+    name = WEIGHTED if objective == "weighted" else OBJECTIVES[objective]
+    worth = numbers.get(name, numbers[PRICE])
+
+    def order(one: Explained) -> tuple[float, int, str]:
+        return worth.get(one.cluster, inf), -(one.total or 0), one.cluster
+
+    passed = sorted((one for one in told if one.verdict != "refused"), key=order)
+    ranked = [
+        replace(
+            one, rank=rank, margin=None, note="" if "the name decides" in one.note else one.note
+        )
+        for rank, one in enumerate(passed, 1)
+    ]
+    return ranked + [one for one in told if one.verdict == "refused"]
+
+
+def _distance(one: CandidateRecord) -> tuple[int, int]:
+    """How far a refused cluster is from passing: rules that nobody turns, and all of them."""
+    hard = sum(each.rule.change is None or each.rule.change.kind == "add" for each in one.refusals)
+    return hard, len(one.refusals)
+
+
+def _candidate(answer: Answer, one: Explained) -> CandidateRecord:
+    option = answer.options[one.cluster]
+    rules = [rule for rule in one.failed if rule.filter != "Estimates"]
+    if option.failed:
+        rules = [rule for rule in rules if not _follows(rule)]
+    rules += option.failed
+    refusals = tuple(
+        Refusal(rule, sentence_of(rule), phrase_of(one.cluster, rule.change)) for rule in rules
+    )
+    return CandidateRecord(
+        cluster=one.cluster,
+        verdict=one.verdict,
+        asks=asked(option.request),
+        rank=one.rank,
+        total=one.total,
+        margin=one.margin,
+        scores=one.scores,
+        figures=figures_of(option),
+        refusals=refusals,
+        facts=tuple(
+            fact
+            for fact in facts(answer.job, option.estimate, answer.context.now_ms)
+            if not any(fact.code == rule.rule for rule in option.failed)
+        ),
+        note=one.note,
+    )
+
+
+def _follows(rule: FailedRule) -> bool:
+    """Whether a rule fails only since another keeps its number from being known."""
+    key = rule.change.key if rule.change is not None else ""
+    return rule.found == "nobody knows" and key in {"usd_max", "finish_by_ms"}
+
+
+def sentence_of(rule: FailedRule) -> str:
+    """A failed rule in words: what was found, and what was wanted where that doesn't say it."""
+    if rule.filter in {"Demand", "Estimates", "Needs"}:
+        return rule.found
+    return f"{rule.found}; wanted: {rule.rule}"
+
+
+def _verdict(answer: Answer) -> str:
+    if answer.problems or answer.choice.status.code == "Misconfigured":
+        return "broken"
+    if not answer.replicas:
+        return "nowhere"
+    if answer.unplaced or answer.choice.unscheduled > 0:
+        return "partly"
+    waits = any(answer.options[name].from_s for name in answer.replicas)
+    return "waits" if waits else "placed"
+
+
+def _given(answer: Answer) -> tuple[Given, ...]:
+    groups = {name: one.name for one in answer.choice.groups for name in one.clusters if one.name}
+    nodes = {one.cluster: one.nodes for one in answer.allocations}
+    found = []
+    for name in answer.choice.clusters:
+        option = answer.options[name]
+        parts = tuple(
+            NodePart(part.node, tuple(share.index for share in part.devices), part.ranks)
+            for part in nodes.get(name, ())
+        )
+        given = Given(
+            cluster=name,
+            asks=asked(option.request),
+            replicas=answer.replicas.get(name, 0),
+            nodes=parts,
+            figures=figures_of(option),
+            group=groups.get(name, ""),
+            after=option.after,
+        )
+        found.append(given)
+    return tuple(found)
+
+
+def _runner_up(answer: Answer) -> str:
+    choice = answer.choice
+    after = choice.explanation.ranked[len(choice.clusters) + len(choice.standby) :]
+    return answer.columns.clusters[after[0]].name if after else ""
+
+
+def _margin(answer: Answer) -> str:
+    """By how much the last chosen one beats the runner-up, in what was compared."""
+    other = _runner_up(answer)
+    if not other or not answer.choice.clusters:
+        return ""
+    last = answer.choice.clusters[-1]
+    if answer.policy.objective == "score":
+        points = answer.choice.explanation.margin or 0
+        if not points:
+            return f"{last} before {other}: the same total, so the name decides"
+        return f"{last} before {other}: {points} points"
+    estimates = answer.estimates
+    return margin(answer.job, estimates[last], estimates[other]).sentence
+
+
+def _course(answer: Answer, candidates: tuple[CandidateRecord, ...]) -> str:
+    """Run where the data is, move it, or wait: for jobs that read something."""
+    if not answer.job.data or not answer.choice.clusters:
+        return ""
+    estimates = answer.estimates
+    names = [one.cluster for one in candidates if one.rank]
+    chosen = list(answer.choice.clusters)
+    ranked: list[ClusterEstimate] = [
+        estimates[name] for name in (*chosen, *(one for one in names if one not in chosen))
+    ]
+    return course_told(ranked).sentence
+
+
+def _turns(candidates: tuple[CandidateRecord, ...]) -> tuple[str, ...]:
+    """What would have to happen for a task that goes nowhere, the fewest changes first."""
+    found = []
+    for one in candidates:
+        changes = [each.rule.change for each in one.refusals if each.rule.needed]
+        texts = [change.text for change in changes if change is not None]
+        if texts and len(texts) == len(changes):
+            found.append(f"{one.cluster}: {' and '.join(texts)}")
+    return tuple(found[:MOST_TURNS])
+
+
+def _troubles(answer: Answer) -> tuple[Problem, ...]:
+    policy = answer.ask.task.placement or "the policy"
+    return tuple(
+        Problem("fleet/placement", f"{policy}: {one.message}", one.help, path=one.path)
+        for one in answer.choice.troubles
+    )
