@@ -9,18 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stellwerk.core.model.fleet import SET_LABEL, ClusterSet, Fleet, SetBinding
+from stellwerk.core.model.cluster import Cluster, Costs, Device, Node, Taint
+from stellwerk.core.model.fleet import SET_LABEL, ClusterSet, Fleet, Latency, SetBinding
 from stellwerk.core.model.placement import (
     Compat,
+    Limits,
     Placement,
+    Predicate,
     SpreadConstraint,
     Toleration,
 )
 from stellwerk.core.model.placing import FailedRule, PlacingContext
+from stellwerk.core.model.resources import GpuRequest, Request
+from stellwerk.core.model.selectors import Requirement
 from stellwerk.core.place.explained import explain
-from tests.core.place.arbitrary_placing import context_of, fleet_of, placement_of
+from tests.core.place.arbitrary_placing import NOW_MS, context_of, fleet_of, placement_of
 from tests.core.place.naive_placing import choose_naively
-from tests.core.place.placing_worlds import answer, cluster, fleet, held, placement
+from tests.core.place.placing_worlds import NOTHING, answer, cluster, fleet, held, placement
+
+GIB = 1 << 30
 
 SEEDS = st.integers(0, 1 << 32)
 MODES: st.SearchStrategy[Compat] = st.sampled_from(["", "ocm"])
@@ -156,6 +163,85 @@ def test_the_changes_admit(seed: int, mode: Compat) -> None:
         others, after = answer(replace(other, count=None), other_world, context)
         told = explain(other, after, others, context, [candidate.cluster])
         assert told[0].verdict == "chosen", (candidate, told)
+
+
+LIMITED = Limits(
+    claims=(Requirement("compliance", "In", ("gdpr", "hipaa")),),
+    usd_per_hour_max=2.0,
+    latency_ms=50.0,
+    client_regions=("eu", "us"),
+)
+RULE = Predicate(claims=(Requirement("compliance", "NotIn", ("gdpr",)),))
+NODE = Node("n", 4000, 64 * GIB, devices=(Device(0, "A100", 80 * GIB), Device(1, "L4", 24 * GIB)))
+
+
+def provided(target: Cluster, resource: str, amount: int) -> Cluster:
+    """The cluster with so much more of a resource."""
+    if not target.nodes:
+        name, unit = {"CPUs": ("cpu", 1), "memory": ("memory", 1000)}.get(
+            resource, ("nvidia.com/gpu", 1000)
+        )
+        have = {**target.allocatable, name: target.allocatable.get(name, 0) + unit * amount}
+        return replace(target, allocatable=have)
+    node = target.nodes[0]
+    if resource == "CPUs":
+        node = replace(node, cpus_milli=node.cpus_milli + amount)
+    elif resource == "memory":
+        node = replace(node, memory_bytes=node.memory_bytes + amount)
+    else:
+        more = (Device(9 + number, "A100", 80 * GIB) for number in range(amount))
+        node = replace(node, devices=(*node.devices, *more))
+    return replace(target, nodes=(node,))
+
+
+@settings(max_examples=150)
+@given(SEEDS)
+def test_changes_of_limits_and_room_admit(seed: int) -> None:
+    """Prices, latency, claims, windows and room: the changes that are told are enough."""
+    chance = Random(seed)
+    demand = Request(
+        chance.choice([1000, 6000]),
+        chance.choice([0, 128 * GIB]),
+        gpu=chance.choice([None, GpuRequest(1, "A100"), GpuRequest(3, "A100")]),
+    )
+    one = placement(prioritizers=(), limits=LIMITED, predicates=(RULE,), demand=demand)
+    target = cluster(
+        "a",
+        nodes=chance.choice([(), (NODE,)]),
+        allocatable={"cpu": 2000, "memory": 1000 * GIB, "nvidia.com/gpu": 1000},
+        claims=chance.choice([{}, {"compliance": "gdpr"}, {"compliance": "hipaa"}])
+        | {"gpu.model": "A100"},
+        costs=Costs(usd_per_hour=chance.choice([1.0, 3.5])),
+        windows=chance.choice([(), ((NOW_MS + 1000, NOW_MS + 2000),)]),
+        taints=chance.choice([(), (Taint("k", "NoSelect", "v"),)]),
+    )
+    known = [Latency(region, "a", chance.choice([10.0, 80.0])) for region in ("eu", "us")]
+    world = fleet(target, latencies=tuple(chance.sample(known, chance.randint(1, 2))))
+    columns, choice = answer(one, world)
+    (told,) = explain(one, choice, columns, NOTHING)
+    latency_max = 0.0
+    for rule in told.failed:
+        assert rule.change is not None
+        key, value = rule.change.key, rule.change.value
+        match rule.change.kind:
+            case "free":
+                target = provided(target, key, int(value))
+            case "tell":
+                missing = rule.change.text.rpartition(" ")[2].rstrip(")")
+                extra = Latency(missing, "a", 1.0)
+                world = replace(world, latencies=(*world.latencies, extra))
+            case "limit" if key == "latency_ms":
+                latency_max = max(latency_max, float(value))
+                one = replace(one, limits=replace(one.limits, latency_ms=latency_max))
+            case "open":
+                target = replace(target, windows=())
+            case "claim":
+                target = replace(target, claims={**target.claims, key: value})
+            case _:
+                world, one = changed(replace(world, clusters=(target,)), one, "a", (rule,))
+                target = world.clusters[0]
+    _, after = answer(one, replace(world, clusters=(target,)))
+    assert after.clusters == ("a",), (told, target)
 
 
 SITES = ["x", "y", "z"]
