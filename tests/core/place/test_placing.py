@@ -16,7 +16,7 @@ from stellwerk.core.model.placement import (
     SpreadConstraint,
     Toleration,
 )
-from stellwerk.core.model.placing import Existing, PlacingContext
+from stellwerk.core.model.placing import Choice, Existing, PlacingContext
 from stellwerk.core.model.resources import (
     Allocation,
     DeviceShare,
@@ -283,3 +283,29 @@ def test_many_clusters_with_many_labels() -> None:
     columns, choice = answer(placement(predicates=(rule,)), fleet(*clusters))
     assert choice.clusters == ("c00017", "c04711")
     assert columns.words("labels", "n").codes.dtype == np.int32
+
+
+def test_what_somebody_else_decides_is_left_alone() -> None:
+    """An external placement keeps what it has, and nothing is said about it."""
+    _, choice = answer(placement(external=True), fleet(cluster("a", 1), cluster("b", 2)), held("a"))
+    assert choice == Choice("d/p", ("a",))
+
+
+def test_the_ways_in_which_nothing_can_be_chosen() -> None:
+    """Each has its reason: no binding, no common set, no member, none that passes, none wanted."""
+    tainted = cluster("a", taints=(Taint("k", "NoSelect"),))
+    elsewhere = cluster("a", labels={SET_LABEL: "t"})
+    for world, one, reason in (
+        (fleet(tainted, bindings=()), placement(), "NoManagedClusterSetBindings"),
+        (fleet(tainted, sets=()), placement(), "NoManagedClusterSetBindings"),
+        (fleet(tainted), placement(sets=("t",)), "NoIntersection"),
+        (fleet(elsewhere), placement(), "AllManagedClusterSetsEmpty"),
+        (fleet(tainted), placement(), "NoManagedClusterMatched"),
+        (fleet(cluster("a")), placement(count=0), "NoManagedClusterMatched"),
+        (fleet(cluster("a")), placement(count=3), "NotAllDecisionsScheduled"),
+        (fleet(cluster("a")), placement(count=1), "AllDecisionsScheduled"),
+    ):
+        for mode in ("", "ocm"):
+            _, choice = answer(replace(one, compat=mode), world)
+            assert choice.conditions[0].reason == reason
+            assert choice.groups[0].objects == ("p-decision-1",)

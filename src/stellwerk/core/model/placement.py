@@ -90,8 +90,9 @@ class Placement(Struct, frozen=True, omit_defaults=True):
 
     ``count`` None = all. ``clusters_per_group`` is a number or a percentage (``2``, ``25%``).
     ``demand`` is what each chosen cluster must have free, for ``num_nodes`` nodes of it.
-    ``standby`` clusters are chosen beyond ``count`` (n+1). ``move_gain`` is how much better (in
-    points of the total, per 100 of weight) another cluster must be before a chosen one is left.
+    ``standby`` clusters are chosen beyond ``count`` (n+1). ``move_gain`` is how much better another
+    cluster must be before a chosen one is left: points for each point of weight, or percent of the
+    estimate that is the objective.
     ``external`` = somebody else decides it (the reference's scheduling-disable annotation).
     """
 

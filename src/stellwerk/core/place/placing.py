@@ -69,6 +69,8 @@ def decide(
 ) -> Choice:
     """Picks among what is admitted, and says everything that follows."""
     columns, names = tools.columns, ledger.of(placement.key)
+    if placement.external:
+        return Choice(placement.key, tuple(names))
     if found.broken:
         return _broken(tools, placement, found, names)
     held = list(held_rows(columns, names))
