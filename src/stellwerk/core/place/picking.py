@@ -235,8 +235,10 @@ def moves_between(
         old, gain = swapped.get(now[name], (-1, 0.0))
         left = columns.clusters[old].name if old >= 0 else ""
         if left in lost:
-            told = {"cluster": name, "left": left, "gain": round(gain, 3)}
-            moves.append(Move(left, name, Reason("better_cluster", told)))
+            better = Reason(
+                "better_cluster", {"cluster": name, "left": left, "gain": round(gain, 3)}
+            )
+            moves.append(Move(left, name, better))
             gained.remove(name)
             lost.remove(left)
     for left in lost:
