@@ -12,7 +12,7 @@ OF_MOVES = {
     "no_longer_passes": Entry(
         "blocked",
         "cluster owner",
-        "{cluster} doesn't pass the filter {filter} any more",
+        "[{cluster} ]no longer passes[ the filter {filter}]",
         "see in its explanation which rule it fails, and what would turn it",
     ),
     "cluster_gone": Entry(
