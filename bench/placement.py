@@ -198,7 +198,8 @@ def main() -> int:
                 f"{row.bytes_each:>7,.0f} {row.memory_mib:>5,.0f}",
                 flush=True,
             )
-            missed |= row.per_s < TARGETS.get(clusters, 0) or row.p99 > 10
+            missed |= row.per_s < TARGETS.get(clusters, 0)
+            missed |= count >= 1_000 and row.p99 > 10  # the first answer reads the columns in
     cores = len(os.sched_getaffinity(0))
     print(
         f"\n{cores} cores, load average {os.getloadavg()[0]:.1f}; in brackets: choices that changed"

@@ -101,6 +101,13 @@ def _of_additions(placement: Placement) -> Iterator[Trouble]:
     if placement.count is not None and placement.count < 0:
         message = f"{placement.count} clusters can't be chosen"
         yield Trouble("", message, "numberOfClusters", "write 0 or more, or leave it out for all")
+    for field, value, least in (
+        ("standby", placement.standby, 0),
+        ("moveGain", placement.move_gain, 0),
+        ("numNodes", placement.num_nodes, 1),
+    ):
+        if value < least:
+            yield Trouble("", f"{field} is {value}", field, f"write {least} or more")
     for number, spread in enumerate(placement.spread):
         if spread.max_skew < 1:
             message = f"a skew of {spread.max_skew} can't be kept"

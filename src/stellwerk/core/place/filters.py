@@ -138,7 +138,7 @@ def predicates(
 ) -> Verdict:
     """Who meets none of the predicates; runtime errors of expressions are told by cluster."""
     verdict = Verdict("Predicate", np.zeros(columns.size, np.bool_))
-    if not rules:
+    if not rules or not among.any():
         return verdict
     met: Bits = np.zeros(columns.size, np.bool_)
     for rule in rules:

@@ -107,7 +107,7 @@ def pick(placement: Placement, ranking: Ranking, names: list[str]) -> Picked:
     """Picks the clusters of a placement; ``names`` are those that it has had, best first."""
     rows, rules = ranking.admitted.rows, ranking.admitted.rules
     size = len(rows)
-    wanted = size if placement.count is None else min(placement.count, size)
+    wanted = size if placement.count is None else max(0, min(placement.count, size))
     spreads = rules.spreads and bool(placement.spread)
     stays = rules.stays and bool(ranking.held) and placement.count is not None
     if stays or spreads:

@@ -28,6 +28,9 @@ from stellwerk.core.place.scores import Values
 MOST_ONE_BY_ONE = 256
 """Beyond so many clusters that rose, it isn't asked of each whether it beats what members have."""
 
+MOST_CHOSEN = 128
+"""Placements that want more clusters than this are decided again one by one."""
+
 ASK_AGAIN_AFTER = 8
 """After so many changed choices it is asked anew who is left that a better cluster waits for."""
 
@@ -46,7 +49,7 @@ class _Class:
         self.lines: list[str] = []
         self.line: dict[str, int] = {}
         self.free: list[int] = []
-        width = max(1, placement.count or 1)
+        width = max(1, placement.count or 1) if self.by_columns else 1
         self.chosen: Values = np.full((0, width), -1, np.int64)
         self.totals: Values = np.zeros((0, width), np.int64)
         self.due_ms: dict[str, int] = {}
@@ -56,7 +59,7 @@ class _Class:
         """Whether its members can be asked all at once."""
         one = self.placement
         plain = not one.spread and one.objective == "score" and not one.standby
-        return plain and one.compat == "" and one.count is not None and one.count > 0
+        return plain and one.compat == "" and 0 < (one.count or 0) <= MOST_CHOSEN
 
     def note(self, columns: FleetColumns, key: str, choice: Choice) -> None:
         """Writes down what a member was given."""
