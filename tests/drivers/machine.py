@@ -62,8 +62,8 @@ class Machine:
 
     def vanish(self, driver: Driver) -> None:
         assert isinstance(driver, LocalDriver)
-        assert driver._link is not None
-        driver._link.hang_up()
+        assert driver._talk.link is not None
+        driver._talk.link.hang_up()
 
     def order(self, run: str, program: Program, *, generation: int, epoch: int) -> StartOrder:
         order = an_order(run, generation=generation, epoch=epoch, script=script_of(program))
@@ -105,7 +105,7 @@ class Machine:
     async def _end_runs(self) -> None:
         driver = LocalDriver(home=self.home, socket_dir=self.sockets, blobs=self.blobs)
         await driver.open()
-        for run in sorted(driver._live):
+        for run in sorted(driver._talk.live):
             await driver.kill(RunId(run))
         for run in os.listdir(self.root / "runs"):
             for _ in range(500):

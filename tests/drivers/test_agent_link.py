@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stellwerk.drivers.local.agent_link import AgentGone, AgentLink, AgentRefused
+from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused
 
 Say = Callable[[bytes], None]
 Serve = Callable[[dict[str, Any], Say], None]

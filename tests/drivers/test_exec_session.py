@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from stellwerk.core.model.ids import RunId
+from stellwerk.drivers.agents.sessions import AgentSession
 from stellwerk.drivers.base import DriverError, ExecOrder
-from stellwerk.drivers.local.exec_session import LocalSession, open_session
+from stellwerk.drivers.local.exec_session import open_session
 
 ORDER = ExecOrder(RunId("w-1-1"), 2)
 Agent = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def opened(answer: Agent, then: Callable[[LocalSession], Awaitable[None]]) -> None:
+async def opened(answer: Agent, then: Callable[[AgentSession], Awaitable[None]]) -> None:
     """Opens a session with an agent that does as a test says."""
     with tempfile.TemporaryDirectory(prefix="stw-") as folder:
         path = os.path.join(folder, "agent")
@@ -42,7 +43,7 @@ def saying(text: bytes) -> Agent:
     return answer
 
 
-async def nothing_more(session: LocalSession) -> None:
+async def nothing_more(session: AgentSession) -> None:
     assert await session.receive() == b""
 
 
@@ -62,7 +63,7 @@ def test_what_comes_after_the_answer_is_the_keepers() -> None:
         heard.append(await reader.readexactly(5))
         writer.close()
 
-    async def then(session: LocalSession) -> None:
+    async def then(session: AgentSession) -> None:
         await session.send(b"hello")
         assert await session.receive() == b"frames"
         assert await session.receive() == b""
@@ -100,7 +101,7 @@ def test_no_agent_is_an_error_in_words(tmp_path: Path) -> None:
     assert not refused.value.final
 
 
-async def talk_on(session: LocalSession) -> None:
+async def talk_on(session: AgentSession) -> None:
     for _ in range(100):
         await session.send(b"x" * 65536)
         await asyncio.sleep(0)
@@ -109,7 +110,7 @@ async def talk_on(session: LocalSession) -> None:
 def test_a_keeper_that_has_gone_takes_nothing() -> None:
     """Whoever sends on is told that it is over, and hears the end."""
 
-    async def then(session: LocalSession) -> None:
+    async def then(session: AgentSession) -> None:
         assert await session.receive() == b""
         with pytest.raises(DriverError) as over:
             await talk_on(session)

@@ -79,9 +79,9 @@ def test_a_silent_agent_is_not_held_on_to(machine: Machine) -> None:
         pid = machine.agent_pid()
         os.kill(pid, signal.SIGSTOP)
         try:
-            held = session.driver._link
+            held = session.driver._talk.link
             with pytest.raises(DriverError) as caught:
-                await session.driver._ask("list", timeout_ms=50)
+                await session.driver._talk.ask("list", timeout_ms=50)
             assert not caught.value.final
             assert held is not None
             await held.closed.wait()

@@ -11,8 +11,8 @@ from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import RunSample
 from stellwerk.core.model.telemetry import GpuUse
 from stellwerk.core.model.workload import RunEnd
+from stellwerk.drivers.agents.translate import inventory_of, report_of, sample_of, spec_of
 from stellwerk.drivers.base import RankOrder
-from stellwerk.drivers.local.translate import inventory_of, report_of, sample_of, spec_of
 from stellwerk.runtime.spec import SpecError, read_spec
 from stellwerk.testing.builders import an_order
 

@@ -13,14 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from stellwerk.drivers.agents.conversation import Met
+from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JSONObject, OnPush
 from stellwerk.drivers.base import DriverError
-from stellwerk.drivers.local.agent_link import (
-    AgentGone,
-    AgentLink,
-    AgentRefused,
-    JSONObject,
-    OnPush,
-)
 from stellwerk.runtime import PROTOCOL
 from stellwerk.runtime.agent import EXIT_ALREADY_THERE
 from stellwerk.runtime.bundle import build
@@ -35,8 +30,6 @@ LOG_TAIL_BYTES = 2_000
 IDLE_EXIT_S = 1_800
 """An agent that no server has called and that has no run ends by itself after so long."""
 _BUILDING = threading.Lock()
-Met = tuple[AgentLink, JSONObject]
-"""A connection, and how the agent introduced itself."""
 
 
 def agent_socket(folder: Path, root: Path) -> Path:

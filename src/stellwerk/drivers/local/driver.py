@@ -16,7 +16,8 @@ from typing import Any
 from stellwerk.core.inventory.facts import cluster_of
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, workload_of
-from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefused
+from stellwerk.core.model.reports import Report, StartRefused
+from stellwerk.drivers.agents.conversation import Conversation, check_name
 from stellwerk.drivers.base import (
     Capabilities,
     DriverError,
@@ -32,11 +33,9 @@ from stellwerk.drivers.base import (
     StopOrder,
 )
 from stellwerk.drivers.local import leftovers
-from stellwerk.drivers.local.agent_link import AgentGone, AgentLink, AgentRefused, JSONObject
 from stellwerk.drivers.local.agents import AgentHouse, agent_socket
 from stellwerk.drivers.local.exec_session import open_session
 from stellwerk.drivers.local.layout import lay_out, remove_layout
-from stellwerk.drivers.local.translate import inventory_of, report_of, sample_of, spec_of, why_of
 from stellwerk.drivers.local.workdir import BlobReader
 from stellwerk.runtime.checkpoints import complete
 from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, open_file, read_json
@@ -46,8 +45,6 @@ KEPT: dict[str, Kept] = {"checkpoint_dir": "checkpoints", "output_dir": "outputs
 """Folders beside the runtime's, with one for each workload: they outlive its runs."""
 
 PROBE_MS = 30_000
-OPEN_ENDED = ("unreachable", "machine")
-"""Refusals after which the same order may well be carried out."""
 
 
 class LocalDriver:
@@ -63,52 +60,17 @@ class LocalDriver:
         self._root = home / "runtime"
         self._blobs = blobs
         self._house = AgentHouse(self._root, agent_socket(socket_dir, self._root))
-        self._link: AgentLink | None = None
-        self._linking = asyncio.Lock()
         self._inbox: deque[Report] = deque()
         self._news = asyncio.Event()
-        self._early: list[JSONObject] | None = None
-        self._is_open = False
-        self._epoch = 0
-        self._live: set[str] = set()
-
-    # connecting
+        self._talk = Conversation(self.cluster, self._house.reach, self._tell, self._news.set)
 
     async def open(self) -> None:
         """Connects to the agent, starting it where there is none."""
-        await self.close()
-        self._is_open = True
-        await self._connected()
+        await self._talk.open()
 
     async def close(self) -> None:
         """Hangs up; agent and runs go on."""
-        self._is_open = False
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
-
-    async def _connected(self) -> AgentLink:
-        async with self._linking:
-            if not self._is_open:
-                raise DriverError("driver/closed", "the driver isn't open", final=False)
-            if self._link is None or self._link.closed.is_set():
-                self._link = await self._connect()
-            return self._link
-
-    async def _connect(self) -> AgentLink:
-        """Connects and asks for all runs; what is pushed before those are told is told after."""
-        self._early = []
-        link, hello = await self._house.reach(self._pushed, self._news.set)
-        try:
-            answer = await link.call("watch")
-        except (AgentGone, AgentRefused) as error:
-            link.hang_up()
-            raise DriverError("driver/agent-silent", str(error), final=False) from error
-        early, self._early = self._early, None
-        self._tell(inventory_of(self.cluster, answer["runs"], int(hello["now_ms"])))
-        for push in early:
-            self._pushed(push)
-        return link
+        await self._talk.close()
 
     # reports
 
@@ -117,27 +79,12 @@ class LocalDriver:
         while True:
             while self._inbox:
                 yield self._inbox.popleft()
-            await self._connected()
+            await self._talk.connected()
             if not self._inbox:
                 self._news.clear()
                 await self._news.wait()
 
-    def _pushed(self, push: JSONObject) -> None:
-        if self._early is not None:
-            self._early.append(push)
-        elif push.get("event") == "run":
-            self._tell(report_of(self.cluster, push["run"]))
-        elif push.get("event") == "sample":
-            self._tell(sample_of(self.cluster, push))
-
     def _tell(self, report: Report) -> None:
-        match report:
-            case Inventory(runs=runs):
-                self._live = {run.run for run in runs if run.end is None}
-            case RunReport(run=run, end=None):
-                self._live.add(run)
-            case RunReport(run=run):
-                self._live.discard(run)
         self._inbox.append(report)
         self._news.set()
 
@@ -145,8 +92,8 @@ class LocalDriver:
 
     async def probe(self) -> Cluster:
         """Asks the agent for the facts of the machine."""
-        answer = await self._ask("probe", timeout_ms=PROBE_MS)
-        return cluster_of(answer["facts"], name=self.cluster, driver=DRIVER, runs=self._live)
+        answer = await self._talk.ask("probe", timeout_ms=PROBE_MS)
+        return cluster_of(answer["facts"], name=self.cluster, driver=DRIVER, runs=self._talk.live)
 
     async def start(self, order: StartOrder) -> None:
         """Makes the work directory, then has the agent start the run; twice is once."""
@@ -160,73 +107,47 @@ class LocalDriver:
             raise
 
     async def _start(self, order: StartOrder) -> None:
-        if RUN_NAME.fullmatch(order.run) is None:
-            raise DriverError("runtime/spec_invalid", f"`{order.run}` is no run's name", final=True)
-        self._epoch = max(self._epoch, order.epoch)
+        check_name(order.run)
         # Only what touches the disk is worth the way to another thread and back.
         if order.snapshot or order.mounts or order.setup:
             laid = await asyncio.to_thread(lay_out, order, self._root, self._blobs)
         else:
             laid = lay_out(order, self._root, self._blobs)
-        spec = {**spec_of(order), **laid.spec}
-        for what, folder in KEPT.items():
-            spec[what] = spec[what] or str(self._home / folder / order.workload)
+        spec: dict[str, Any] = {
+            what: str(self._home / folder / order.workload) for what, folder in KEPT.items()
+        }
+        spec |= {what: asked for what in KEPT if (asked := getattr(order, what))}
         if order.resumes:
             spec["resume_from"] = str(self._kept("checkpoints", order.resumes))
-        sent: JSONObject = {"spec": spec, "secrets": order.secrets}
-        if order.secret_files:
-            sent["secret_files"] = order.secret_files
         try:
-            answer = await self._ask("start", **sent)
+            await self._talk.start(order, {**spec, **laid.spec})
         except DriverError as error:
             if error.final:
                 await asyncio.to_thread(laid.take_back)
             raise
-        if answer.get("existing"):
-            self._tell(report_of(self.cluster, answer))
 
     async def stop(self, order: StopOrder) -> None:
         """Has the agent give notice to a run."""
-        self._epoch = max(self._epoch, order.epoch)
-        await self._ask(
-            "stop",
-            run=order.run,
-            generation=order.generation,
-            epoch=order.epoch,
-            why=why_of(order.why),
-            grace_ms=order.grace_ms,
-        )
+        await self._talk.stop(order)
 
     async def withdraw(self, run: RunId) -> None:
         """Has the agent take a notice back."""
-        await self._ask("withdraw", run=run, epoch=self._epoch or None)
+        await self._talk.about("withdraw", run)
 
     async def kill(self, run: RunId) -> None:
         """Has the agent end everything of a run."""
-        await self._ask("kill", run=run, epoch=self._epoch or None)
+        await self._talk.about("kill", run)
 
     async def forget(self, run: RunId) -> None:
         """Has the agent remove what a finished run left, and removes its work directory."""
-        await self._ask("forget", run=run, epoch=self._epoch or None)
+        await self._talk.about("forget", run)
         await asyncio.to_thread(remove_layout, self._root, run)
-
-    async def _ask(self, op: str, *, timeout_ms: int = 10_000, **fields: Any) -> JSONObject:
-        link = await self._connected()
-        try:
-            return await link.call(op, timeout_ms, **fields)
-        except AgentGone as error:
-            # Whoever connects anew finds out whether it is only slow, and says so where it isn't.
-            link.hang_up()
-            raise DriverError("driver/no-answer", str(error), final=False) from error
-        except AgentRefused as refusal:
-            final = refusal.code not in OPEN_ENDED
-            raise DriverError(f"runtime/{refusal.code}", refusal.message, final=final) from refusal
 
     # commands inside a run
 
     async def exec(self, order: ExecOrder) -> ExecSession:
         """Has the agent hand a connection over to a keeper beside the run."""
-        await self._connected()
+        await self._talk.connected()
         return await open_session(str(self._house.socket), order)
 
     # what a run leaves

@@ -61,8 +61,8 @@ def spec_of(order: StartOrder) -> dict[str, Any]:
     }
 
 
-def report_of(cluster: str, said: JSONObject) -> RunReport:
-    """What the runtime says of a run, as a report."""
+def report_of(cluster: str, said: JSONObject, ahead_ms: int = 0) -> RunReport:
+    """What the runtime says of a run, as a report; its clock may be ahead of ours."""
     ended = said.get("ended")
     status = said.get("status") or {}
     return RunReport(
@@ -70,8 +70,8 @@ def report_of(cluster: str, said: JSONObject) -> RunReport:
         run=RunId(str(said["run"])),
         generation=_number(said.get("generation")),
         phase="Ended" if ended else PHASES.get(str(said.get("state")), "Starting"),
-        end=end_of(ended) if ended else None,
-        at_ms=_number((ended or {}).get("ended_at_ms") or status.get("at_ms")),
+        end=end_of(ended, ahead_ms) if ended else None,
+        at_ms=_time((ended or {}).get("ended_at_ms") or status.get("at_ms"), ahead_ms),
         why=_why(status.get("notice") or {}),
     )
 
@@ -82,13 +82,13 @@ def _why(notice: JSONObject) -> NoticeWhy | Literal[""]:
     return "" if found is None or notice.get("withdrawn_at_ms") else found
 
 
-def sample_of(cluster: str, push: JSONObject) -> RunSample:
+def sample_of(cluster: str, push: JSONObject, ahead_ms: int = 0) -> RunSample:
     """What the runtime measured of a run."""
     sample = push.get("sample") or {}
     return RunSample(
         cluster=cluster,
         run=RunId(str(push.get("run"))),
-        at_ms=_number(sample.get("at_ms")),
+        at_ms=_time(sample.get("at_ms"), ahead_ms),
         memory_bytes=_number(sample.get("memory_bytes")),
         cpu_ms=_number(sample.get("cpu_ms")),
         processes=_number(sample.get("processes")),
@@ -112,14 +112,16 @@ def why_of(why: NoticeWhy) -> str:
     return "cancel" if why == "abort" else why
 
 
-def inventory_of(cluster: str, runs: Sequence[JSONObject], asked_at_ms: int) -> Inventory:
-    """All runs of a machine, by name."""
-    reports = (report_of(cluster, said) for said in runs)
+def inventory_of(
+    cluster: str, runs: Sequence[JSONObject], asked_at_ms: int, ahead_ms: int = 0
+) -> Inventory:
+    """All runs of a machine, by name; ``asked_at_ms`` is by our clock."""
+    reports = (report_of(cluster, said, ahead_ms) for said in runs)
     return Inventory(cluster, tuple(sorted(reports, key=lambda report: report.run)), asked_at_ms)
 
 
-def end_of(ended: JSONObject) -> RunEnd:
-    """How a run ended, from the record that the runtime wrote."""
+def end_of(ended: JSONObject, ahead_ms: int = 0) -> RunEnd:
+    """How a run ended, from the record that the runtime wrote by its own clock."""
     ranks = ended.get("ranks") or {}
     return RunEnd(
         how=str(ended.get("how", "unknown")),
@@ -130,8 +132,8 @@ def end_of(ended: JSONObject) -> RunEnd:
         put_back=ended.get("put_back") is True,
         checkpointed=ended.get("checkpointed") is True,
         new_checkpoint=ended.get("new_checkpoint") is True,
-        started_at_ms=_number(ended.get("started_at_ms")),
-        ended_at_ms=_number(ended.get("ended_at_ms")),
+        started_at_ms=_time(ended.get("started_at_ms"), ahead_ms),
+        ended_at_ms=_time(ended.get("ended_at_ms"), ahead_ms),
         peak_memory_bytes=_number(ended.get("peak_memory_bytes")),
         cpu_ms=_number(ended.get("cpu_ms")),
         message=str(ended.get("message") or ""),
@@ -144,6 +146,12 @@ def end_of(ended: JSONObject) -> RunEnd:
 
 def _number(value: object) -> int:
     return value if type(value) is int else 0
+
+
+def _time(value: object, ahead_ms: int) -> int:
+    """A time by our clock; what didn't happen stays 0."""
+    said = _number(value)
+    return said - ahead_ms if said else 0
 
 
 def _optional_number(value: object) -> int | None:

@@ -7,7 +7,7 @@ break the whole list has to be asked for again anyway. Lines may have any length
 import asyncio
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,8 +31,20 @@ class AgentGone(Exception):
     """There was no answer: what was asked for may have happened or not."""
 
 
+class Wire(Protocol):
+    """What carries bytes to an agent."""
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes, now or as soon as it can."""
+        ...
+
+    def abort(self) -> None:
+        """Ends it at once; `AgentLink.broke` follows."""
+        ...
+
+
 class AgentLink:
-    """A connection; make one with `connect`.
+    """A connection; make one with `connect`, or give it a wire of another kind with `opened`.
 
     ``on_push`` is given what the agent says unasked, and ``on_break`` is called once at the end.
     """
@@ -41,7 +53,8 @@ class AgentLink:
         self.closed = asyncio.Event()
         self._on_push = on_push
         self._on_break = on_break
-        self._transport: asyncio.Transport | None = None
+        self._transport: Wire | None = None
+        self._parts: list[bytes] = []
         self._waiting: dict[int, asyncio.Future[JSONObject]] = {}
         self._ids = itertools.count(1)
 
@@ -85,7 +98,7 @@ class AgentLink:
         self.hang_up()
         await self.closed.wait()
 
-    def opened(self, transport: asyncio.Transport) -> None:
+    def opened(self, transport: Wire) -> None:
         """The connection stands."""
         self._transport = transport
 
@@ -96,6 +109,16 @@ class AgentLink:
             if not answer.done():
                 answer.set_exception(AgentGone("the agent hung up before it answered"))
         self._on_break()
+
+    def feed(self, data: bytes) -> None:
+        """Bytes came: whole lines are heard, the rest waits for more."""
+        first, *others = data.split(b"\n")
+        self._parts.append(first)
+        for part in others:
+            line = b"".join(self._parts)
+            self._parts = [part]
+            if line:
+                self.line(line)
 
     def line(self, line: bytes) -> None:
         """A line came: an answer, or something that was asked to be told."""
@@ -120,24 +143,17 @@ class AgentLink:
 
 
 class _Lines(asyncio.Protocol):
-    """Cuts what comes into lines."""
+    """Passes on what comes."""
 
     def __init__(self, link: AgentLink) -> None:
         self._link = link
-        self._parts: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._link.opened(transport)
 
     def data_received(self, data: bytes) -> None:
-        first, *others = data.split(b"\n")
-        self._parts.append(first)
-        for part in others:
-            line = b"".join(self._parts)
-            self._parts = [part]
-            if line:
-                self._link.line(line)
+        self._link.feed(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._link.broke()
