@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stellwerk.drivers.agents.snapshots import Part
 from stellwerk.drivers.base import DriverError
-from stellwerk.drivers.local.workdir import Part, make_work_directory, remove_work_directories
+from stellwerk.drivers.local.workdir import make_work_directory
+from stellwerk.runtime.trees import remove_generations
 from tests.drivers.machine import Blobs
 
 
@@ -56,7 +58,7 @@ def test_a_tree_deeper_than_calls_can_be(tmp_path: Path, blobs: Blobs) -> None:
     deep = blobs.manifest({"path": "d/" * 1_500 + "f", "size": 1, "hash": "h1"})
     assert make_work_directory(str(work), [Part("", deep)], blobs)
     assert (work / ("d/" * 1_500 + "f")).read_bytes() == b"1"
-    remove_work_directories(str(tmp_path), "w")
+    remove_generations(str(tmp_path), "w")
     too_long = blobs.manifest({"path": "d/" * 2_100 + "f", "size": 1, "hash": "h1"})
     with pytest.raises(DriverError) as caught:
         make_work_directory(str(work), [Part("", too_long)], blobs)
@@ -80,9 +82,9 @@ def test_only_the_directories_of_a_run_are_removed(tmp_path: Path) -> None:
     """All generations of it, and no other run whose name begins like it."""
     for name in ("w-1-1.1", "w-1-1.2", "w-1-11.1", "w-1-1", "w-1.1"):
         (tmp_path / "works" / name / "deep").mkdir(parents=True)
-    remove_work_directories(str(tmp_path / "works"), "w-1-1")
+    remove_generations(str(tmp_path / "works"), "w-1-1")
     assert sorted(os.listdir(tmp_path / "works")) == ["w-1-1", "w-1-11.1", "w-1.1"]
-    remove_work_directories(str(tmp_path / "no-such-folder"), "w-1-1")
+    remove_generations(str(tmp_path / "no-such-folder"), "w-1-1")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from stellwerk.core.describe.mounts import scheme_of
 from stellwerk.core.describe.places import local_sources, packed_targets
 from stellwerk.core.model.errors import Notice, Problem, StellwerkError
 from stellwerk.core.model.task import StorageMount, Task
+from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import DriverError, MountOrder
-from stellwerk.drivers.local.workdir import BlobReader, merge_into
+from stellwerk.drivers.local.workdir import merge_into
 
 READ_ONLY_TYPES = ("MODEL_CHECKPOINT_RO", "DATASET_RO")
 

@@ -18,6 +18,7 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report, StartRefused
 from stellwerk.drivers.agents.conversation import Conversation, check_name
+from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
     Capabilities,
     DriverError,
@@ -36,7 +37,6 @@ from stellwerk.drivers.local import leftovers
 from stellwerk.drivers.local.agents import AgentHouse, agent_socket
 from stellwerk.drivers.local.exec_session import open_session
 from stellwerk.drivers.local.layout import lay_out, remove_layout
-from stellwerk.drivers.local.workdir import BlobReader
 from stellwerk.runtime.checkpoints import complete
 from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, open_file, read_json
 

@@ -1,31 +1,17 @@
-"""Lays out what a run finds on this machine before it starts: work directory, mounts, setup's key.
+"""Lays out what a run finds on this machine before it starts."""
 
-Content of snapshots is made here, whole or not at all; what the machine has already (buckets,
-copies of them) and what must not be on a disk (secrets) is left to the runtime beside the job.
-"""
-
-import hashlib
-import os
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
-from stellwerk.core.describe.places import inside_work, means
-from stellwerk.drivers.base import DriverError, MountOrder, StartOrder
-from stellwerk.drivers.local.workdir import (
-    BlobReader,
-    Part,
-    make_work_directory,
-    read_manifest,
-    remove_work_directories,
-)
+from stellwerk.drivers.agents.layout import at_fault, layout_of
+from stellwerk.drivers.agents.snapshots import BlobReader
+from stellwerk.drivers.base import DriverError, StartOrder
+from stellwerk.drivers.local.workdir import make_tree
 from stellwerk.runtime.removing import remove_tree
+from stellwerk.runtime.trees import remove_generations
 
-KEY_VERSION = 1
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LAID_OUT = ("work", "mounts")
+"""Folders beside the runtime's own, with `RUN.GENERATION` in them."""
 
 
 class Laid(NamedTuple):
@@ -45,94 +31,23 @@ def lay_out(order: StartOrder, root: Path, blobs: BlobReader) -> Laid:
 
     Raises a final DriverError if it can't be made, whatever the cause: nothing was started then.
     """
-    laid = Laid({}, [])
+    layout = layout_of(order, str(root), blobs)
+    laid = Laid(layout.spec, [])
     try:
-        _lay_out(order, root, blobs, laid)
+        for tree in layout.trees:
+            target = str(root / tree.place)
+            if make_tree(target, tree.entries, blobs):
+                laid.made.append(target)
     except DriverError:
         laid.take_back()
         raise
     except Exception as fault:
         laid.take_back()
-        message = f"what the run needs can't be laid out: {fault!r:.200}"
-        raise DriverError("driver/fault", message, final=True) from fault
+        raise at_fault(fault) from fault
     return laid
-
-
-def _lay_out(order: StartOrder, root: Path, blobs: BlobReader, laid: Laid) -> None:
-    name = f"{order.run}.{order.generation}"
-    inside = [(mount, inside_work(mount.target)) for mount in order.mounts]
-    parts = [
-        *([Part("", order.snapshot)] if order.snapshot else []),
-        *(Part(place, m.snapshot) for m, place in inside if m.snapshot and place is not None),
-    ]
-    if parts and not order.cwd:
-        work = str(root / "work" / name)
-        if make_work_directory(work, parts, blobs):
-            laid.made.append(work)
-        laid.spec["cwd"] = work
-    mounts = []
-    for index, (mount, place) in enumerate(inside):
-        if mount.snapshot and place is None:
-            target = str(root / "mounts" / name / str(index))
-            if make_work_directory(target, [Part("", mount.snapshot)], blobs, single=True):
-                laid.made.append(target)
-            mounts.append(_spec_of(mount, _source_of(target, mount, blobs)))
-        elif not mount.snapshot:
-            mounts.append(_spec_of(mount, mount.folder))
-    if mounts:
-        laid.spec["mounts"] = mounts
-    if order.sky_workdir:
-        laid.spec["sky_workdir"] = True
-    if order.image:
-        laid.spec["image"] = order.image
-    elif order.setup and order.setup_inputs is not None and not order.cwd:
-        laid.spec["setup_key"] = setup_key(order, blobs)
 
 
 def remove_layout(root: Path, run: str) -> None:
     """Removes what was laid out for all generations of a run that is over."""
-    for folder in ("work", "mounts"):
-        remove_work_directories(str(root / folder), run)
-
-
-def _source_of(target: str, mount: MountOrder, blobs: BlobReader) -> str:
-    manifest = read_manifest(mount.snapshot, blobs)
-    return os.path.join(target, manifest.files[0].path) if manifest.single else target
-
-
-def _spec_of(mount: MountOrder, source: str) -> dict[str, Any]:
-    spec: dict[str, Any] = {"target": mount.target}
-    spec |= {"secret": mount.secret} if mount.secret else {"source": source}
-    flags = (("copy", mount.copy), ("read_only", mount.read_only))
-    return spec | {flag: True for flag, is_set in flags if is_set}
-
-
-def setup_key(order: StartOrder, blobs: BlobReader) -> str:
-    """Names all that a setup depends on: its text, the files and variables it names, the mounts.
-
-    Equal keys mean that one run's setup may stand for another's.
-    """
-    words = {word.group() for word in _VARIABLE.finditer(order.setup)}
-    variables = {**order.env, **order.setup_env}
-    said = (
-        KEY_VERSION,
-        order.setup,
-        order.shell,
-        sorted((name, value) for name, value in variables.items() if name in words),
-        _inputs(order, order.setup_inputs or (), blobs),
-        [(m.target, m.snapshot, m.folder, m.copy) for m in order.mounts if not m.secret],
-    )
-    return "s-" + hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:32]
-
-
-def _inputs(
-    order: StartOrder, patterns: Sequence[str], blobs: BlobReader
-) -> list[tuple[str, str, int | None]]:
-    if not order.snapshot or not patterns:
-        return []
-    entries = read_manifest(order.snapshot, blobs).files
-    return sorted(
-        (entry.path, entry.hash or entry.link, entry.mode)
-        for entry in entries
-        if any(means(pattern, entry.path) for pattern in patterns)
-    )
+    for folder in LAID_OUT:
+        remove_generations(str(root / folder), run)
