@@ -90,6 +90,61 @@ def test_parts_of_one_checkpoint_are_never_taken_for_several(tmp_path: Path) -> 
     assert sorted(os.listdir(new)) == sorted(os.listdir(old))
 
 
+def test_links_stay_links_and_none_leads_back(tmp_path: Path) -> None:
+    """What they lead to outside isn't copied, whatever it is; what they lead to inside is."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    new.mkdir()
+    write(tmp_path / "data", "large")
+    write(old, *(f"checkpoint-{n}/w" for n in range(1, 6)))
+    links = {
+        "latest": "checkpoint-5",
+        "latest.pt": str(old / "checkpoint-5" / "w"),
+        "checkpoint-5/before": f"{old}/./checkpoint-4",
+        "best": str(old / "checkpoint-1"),
+        "best.pt": "checkpoint-2/w",
+        "data": str(tmp_path / "data"),
+        "old-data": str(tmp_path / "old-data"),
+        "up": "..",
+        "nowhere": "loop",
+    }
+    for name, end in links.items():
+        (old / name).symlink_to(end)
+    resume(str(old), str(new))
+    assert {name: os.readlink(new / name) for name in links} == {
+        **links,
+        "latest.pt": str(new / "checkpoint-5" / "w"),
+        "checkpoint-5/before": str(new / "checkpoint-4"),
+        "best": str(new / "checkpoint-1"),
+    }
+    there = sorted(one.name for one in new.iterdir() if not one.is_symlink())
+    assert there == ["checkpoint-1", "checkpoint-2", "checkpoint-4", "checkpoint-5"]
+
+
+def test_what_has_no_content_is_left_out(tmp_path: Path) -> None:
+    """A socket that a program forgot keeps nobody from going on."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    new.mkdir()
+    write(old, "epoch-1/w")
+    for place in (old / "pipe", old / "epoch-1" / "pipe", old / ".complete.jsonl"):
+        os.mkfifo(place)
+    resume(str(old), str(new))
+    assert [str(one.relative_to(new)) for one in sorted(new.rglob("*"))] == ["epoch-1", "epoch-1/w"]
+
+
+def test_no_line_of_the_list_makes_the_others_unread(tmp_path: Path) -> None:
+    """However odd it is."""
+    write(tmp_path, "step-1.pt", "step-2.pt")
+    odd = ["[" * 100_000, "1" * 5_000, '"x"', '{"path": 1}', '{"path": "\\ud800"}', "\0", ""]
+    (tmp_path / ".complete.jsonl").write_text("\n".join([*odd, '{"path": "step-1.pt"}']))
+    assert names(tmp_path) == ["step-1.pt"]
+
+
+def test_a_copy_on_its_way_is_no_checkpoint(tmp_path: Path) -> None:
+    """Some of it may be in its place already, and the newest not yet."""
+    write(tmp_path, "step-1.pt", ".resuming/step-2.pt")
+    assert names(tmp_path) == []
+
+
 def test_nothing_is_copied_over_what_is_there(tmp_path: Path) -> None:
     """A later run of the workload has its own checkpoints already."""
     old, new = tmp_path / "old", tmp_path / "new"

@@ -210,7 +210,7 @@ class Agent:
             try:
                 word = json.loads(line)
                 run = str(word["run"])
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 # Anybody of the same user may write here.
                 continue
             if run in self.roster.entries and isinstance(word.get("sample"), dict):

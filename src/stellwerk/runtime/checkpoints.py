@@ -1,8 +1,9 @@
 """Decides which checkpoints in a directory are whole, and gives a new workload a copy of its own.
 
 A copy, and no hard links: a program that writes into its newest checkpoint would damage the one
-that it was started from. The copy appears in the directory only when all of it is there, so that
-after a crash it is either finished or made anew, and never made twice.
+that it was started from. For the same reason a link to something in the old directory leads to its
+copy; whatever else a link leads to is not copied. The copy appears in the directory only when all
+of it is there, so that after a crash it is either finished or made anew, and never made twice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple, Optional
 
 from . import copying
@@ -51,8 +53,11 @@ class Checkpoint(NamedTuple):
 def complete(directory: str) -> list[Checkpoint]:
     """The whole checkpoints in a directory, the newest last; none if there is no such directory.
 
-    Where some are told by a step in their names, or by the job, what lies beside them is none.
+    Where some are told by a step in their names, or by the job, what lies beside them is none. Nor
+    is anything where the copy of another's was on its way: the other one has all of it.
     """
+    if os.path.lexists(os.path.join(directory, _COMING)):
+        return []
     found = []
     for name in _whole(directory):
         path = os.path.join(directory, name)
@@ -88,15 +93,47 @@ def resume(source: str, target: str) -> None:
             raise ErrandError(f"there are no checkpoints to go on from in `{source}` any more")
         os.mkdir(unfinished)
         for name in names:
-            copying.copy_tree(os.path.join(source, name), os.path.join(unfinished, name))
+            _copy(source, name, unfinished, target)
         os.rename(unfinished, coming)
     for name in os.listdir(coming):
         os.rename(os.path.join(coming, name), os.path.join(target, name))
     os.rmdir(coming)
 
 
+def _copy(source: str, name: str, unfinished: str, target: str) -> None:
+    """Copy one entry to where it is until all are there; sockets and such have nothing to copy."""
+    status = os.lstat(os.path.join(source, name))
+    entries: Iterable[tuple[str, os.stat_result]] = [(name, status)]
+    if stat.S_ISDIR(status.st_mode):
+        below = copying.walk(os.path.join(source, name))
+        entries = chain(entries, ((os.path.join(name, path), status) for path, status in below))
+    for path, status in entries:
+        there = os.path.join(unfinished, path)
+        if stat.S_ISLNK(status.st_mode):
+            os.symlink(_led(os.readlink(os.path.join(source, path)), source, target), there)
+        elif stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode):
+            copying.copy_one(os.path.join(source, path), there, status)
+
+
+def _led(link: str, source: str, target: str) -> str:
+    """Where a copied link leads: to the copy of what it led to in the old directory."""
+    if not os.path.isabs(link):
+        return link
+    inside = os.path.relpath(os.path.normpath(link), os.path.normpath(source))
+    return link if inside.split(os.sep)[0] == os.pardir else os.path.join(target, inside)
+
+
+def _linked(source: str, names: Iterable[str]) -> frozenset[str]:
+    """The entries to which others of these lead, as `best` may lead to `checkpoint-100`."""
+    links = (os.path.join(source, name) for name in names)
+    top = os.path.realpath(source)
+    ends = (os.path.relpath(os.path.realpath(link), top) for link in links if os.path.islink(link))
+    return frozenset(end.split(os.sep)[0] for end in ends)
+
+
 def _to_copy(source: str) -> list[str]:
-    """All that is whole, of many numbered ones of a kind the last two; nothing without any."""
+    """All that is whole, of many numbered ones of a kind the last two and those that a link leads
+    to; nothing without any."""
     whole = complete(source)
     if not whole:
         return []
@@ -109,7 +146,9 @@ def _to_copy(source: str) -> list[str]:
         for alike in kinds.values()
         for one in sorted(alike, key=lambda one: one.step or 0)[:-KEPT_OF_A_KIND]
     }
-    names = [name for name in _whole(source) if name not in old]
+    whole_names = _whole(source)
+    old -= _linked(source, whole_names)
+    names = [name for name in whole_names if name not in old]
     return [SAID_COMPLETE, *names] if _said(source) else names
 
 
@@ -160,7 +199,7 @@ def _paths(lines: Iterable[bytes]) -> Iterable[str]:
     for line in lines:
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # a line that was cut off says nothing
         path = entry.get("path") if isinstance(entry, dict) else None
         if isinstance(path, str) and path.split("/")[0] not in {"", ".", ".."}:
