@@ -47,7 +47,9 @@ def exit_code_of(error: StellwerkError) -> int:
     return USAGE if error.problems[0].code.split("/")[0] in _USAGE_FAMILIES else FAILED
 
 
-_USAGE_FAMILIES = ("spec", "submit", "place", "workdir", "mount", "config", "usage")
+_USAGE_FAMILIES = (
+    "spec", "submit", "place", "workdir", "mount", "config", "usage", "fleet", "data", "if",
+)  # fmt: skip
 
 
 def report(error: BaseException) -> int:

@@ -137,14 +137,12 @@ def wish_of(file: str | None, flags: dict[str, Any], outcome: str) -> Wish:
     argv: list[str] | None = context.meta.get(ARGV)
     unclear = _what_is_meant(context, file, argv)
     problems += unclear
-    overrides: dict[str, Override] = {
-        name: flags[name] for name in OVERRIDES if flags[name] is not None
-    }
+    overrides, env = flags_of(flags, problems)
     wish = Wish(
         file=file,
         argv=None if argv is None else tuple(argv),
         overrides=overrides,
-        env=_variables(flags["env"], flags["env_file"], problems),
+        env=env,
         secrets=_secrets(flags["secrets"], problems),
         labels=_labels(flags["labels"], problems),
         held=flags.get("hold", False),
@@ -158,6 +156,16 @@ def wish_of(file: str | None, flags: dict[str, Any], outcome: str) -> Wish:
         error = StellwerkError(dict.fromkeys(problems))
         raise refused(error, Narrator(quiet=bool(flags.get("quiet"))), outcome)
     return wish
+
+
+def flags_of(
+    flags: dict[str, Any], problems: list[Problem]
+) -> tuple[dict[str, Override], dict[str, str | None]]:
+    """What flags change in a task, and the variables that they set."""
+    overrides: dict[str, Override] = {
+        name: flags[name] for name in OVERRIDES if flags[name] is not None
+    }
+    return overrides, _variables(flags["env"], flags["env_file"], problems)
 
 
 def _what_is_meant(

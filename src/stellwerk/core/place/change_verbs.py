@@ -126,7 +126,7 @@ def drain(world: World, which: str) -> World:
     return _nodes_changed(world, which, drained)
 
 
-def make_ready(world: World, which: str) -> World:
+def resume(world: World, which: str) -> World:
     """A cluster, or a node of it, that can be used again."""
 
     def ready(one: Cluster, node: str) -> Cluster:

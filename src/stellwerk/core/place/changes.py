@@ -105,7 +105,7 @@ def _tolerate(world: World, written: str) -> World:
 
 
 def _limit(world: World, written: str) -> World:
-    """Another limit, in all placements and for all tasks."""
+    """Another limit, wherever it is set; in all placements if it is set nowhere."""
     name, _, value = written.partition("=")
     reader = LIMITS.get(name)
     if reader is None:
@@ -120,9 +120,14 @@ def _limit(world: World, written: str) -> World:
             return task
         return replace(task, wishes=replace(task.wishes, limits=limited(task.wishes.limits)))
 
-    placements = (replace(one, limits=limited(one.limits)) for one in world.placements)
     tasks = tuple(wished(one) for one in world.tasks)
-    return replace(world, placements=tuple(placements), tasks=tasks)
+    placements = tuple(
+        replace(one, limits=limited(one.limits)) if getattr(one.limits, field) else one
+        for one in world.placements
+    )
+    if (tasks, placements) == (world.tasks, world.placements) and amount:
+        placements = tuple(replace(one, limits=limited(one.limits)) for one in placements)
+    return replace(world, placements=placements, tasks=tasks)
 
 
 def _usd(_: World, written: str) -> float:
@@ -207,8 +212,14 @@ class Change(Struct, frozen=True):
 CHANGES: dict[str, Change] = {
     "lose": Change("lose CLUSTER` or `lose region=eu-central", 1, 1, verbs.lose, "it is gone"),
     "drain": Change("drain CLUSTER[/NODE]", 1, 1, verbs.drain, "nothing new comes onto it"),
-    "ready": Change("ready CLUSTER[/NODE]", 1, 1, verbs.make_ready, "it can be used again"),
-    "free": Change("free CLUSTER [gpus=4]", 1, 2, verbs.free, "others have nothing there, or less"),
+    "resume": Change("resume CLUSTER[/NODE]", 1, 1, verbs.resume, "it can be used again"),
+    "free": Change(
+        "free CLUSTER [gpus=4]",
+        1,
+        2,
+        verbs.free,
+        "nobody has anything there; or so many cards are free",
+    ),
     "add": Change("add CLUSTER H100:8", 2, 2, verbs.add, "one node more, with these"),
     "taint": Change("taint CLUSTER KEY=VALUE:NoSelect", 2, 2, verbs.taint, "work is kept away"),
     "untaint": Change("untaint CLUSTER KEY", 2, 2, verbs.untaint, "without that taint"),
@@ -224,7 +235,7 @@ CHANGES: dict[str, Change] = {
     "score": Change("score CLUSTER RESOURCE/NAME=50", 2, 2, verbs.score, "an add-on's score"),
     "bind": Change("bind SET NAMESPACE", 2, 2, _bind, "placements there may choose from the set"),
     "weight": Change("weight Cost=5", 1, 1, _weight, "a score's weight, in all placements"),
-    "limit": Change("limit max-usd=200", 1, 1, _limit, "a limit, in all placements"),
+    "limit": Change("limit max-usd=200", 1, 1, _limit, "a limit, wherever it is set"),
     "wish": Change("wish TASK max-usd=200", 2, 2, _wish, "a label `stellwerk/…` of a task"),
 }
 """Every change that can be asked about."""
@@ -247,7 +258,7 @@ def phrase_of(cluster: str, change: Turn | None) -> str:
         case "open":
             return f"window {cluster} open"
         case "free":
-            return f"{'ready' if change.key == 'ready nodes' else 'free'} {cluster}"
+            return f"{'resume' if change.key == 'ready nodes' else 'free'} {cluster}"
         case _:
             return ""
 

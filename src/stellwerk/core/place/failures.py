@@ -234,10 +234,26 @@ def _nearest_claims(facts: Facts) -> tuple[Requirement, ...]:
     return rules[0].claims if len(rules) == 1 else ()
 
 
+TOLD_AS = {
+    "usd_max": "what it costs",
+    "usd_per_hour_max": "what an hour costs",
+    "finish_by_ms": "how long it runs",
+    "latency_ms": "its latency",
+}
+TOLD_UNITS = {
+    "usd_max": "usd",
+    "usd_per_hour_max": "usd/h",
+    "finish_by_ms": "s from now",
+    "latency_ms": "ms",
+}
+
+
 def _limit(field: str, value: float, unit: str, most: float) -> FailedRule:
     rule = f"at most {most:g} {unit}"
     if not np.isfinite(value):
-        change = Change("tell", f"a number for {field} ({unit})", field)
+        change = Change(
+            "tell", f"tell {TOLD_AS[field]}{unit.removeprefix(TOLD_UNITS[field])}", field
+        )
         return FailedRule("Limits", rule, "nobody knows", change)
     enough = np.ceil(value * 100 - 1e-6) / 100
     change = Change("limit", f"allow {enough:g} {unit}", field, repr(value))

@@ -183,7 +183,7 @@ def sentence_of(rule: FailedRule) -> str:
     """A failed rule in words: what was found, and what was wanted where that doesn't say it."""
     if rule.filter in {"Demand", "Estimates", "Needs"}:
         return rule.found
-    return f"{rule.found}; wanted: {rule.rule}"
+    return f"{rule.found} (wanted: {rule.rule})"
 
 
 def _verdict(answer: Answer) -> str:

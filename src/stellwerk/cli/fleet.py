@@ -1,0 +1,202 @@
+"""Plans tasks over a fleet that files describe: reads all of them, tells all that is wrong.
+
+Nothing is asked of a server. What is wrong with any file ends it; with `lenient`, what is wrong in
+the fleet file is told and counts as not there.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from stellwerk.cli.render.units import rfc3339
+from stellwerk.core.describe.fleet import FleetRead, read_fleet
+from stellwerk.core.describe.fleet_amounts import parse_moment
+from stellwerk.core.describe.tasks import read_command, read_tasks
+from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.fleet import Fleet
+from stellwerk.core.model.fleet_plan import FleetPlanRecord, TaskRecord
+from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.placing import Existing
+from stellwerk.core.model.task import Dag, Task
+from stellwerk.core.place.change_verbs import meant
+from stellwerk.core.place.changes import World, apply_changes
+from stellwerk.core.place.fleet_moves import differences
+from stellwerk.core.place.fleet_record import record_of
+from stellwerk.core.place.on_fleet import Ask, FleetPlan, plan_on_fleet
+from stellwerk.core.place.policies import OPEN, policy_of
+
+
+class FleetWish(NamedTuple):
+    """What was typed: files, or a command in place of the tasks' files; flags hold for all tasks.
+
+    `at_ms` is the moment that the plan is for.
+    """
+
+    fleet: str
+    files: tuple[str, ...]
+    at_ms: int
+    argv: tuple[str, ...] | None = None
+    flags: Mapping[str, Any] = {}
+    env: Mapping[str, str | None] = {}
+    changes: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    lenient: bool = False
+
+
+class Named(NamedTuple):
+    """A task with the name it has in the plan, and the file it is from."""
+
+    name: str
+    file: str
+    task: Task
+
+
+def moment_ms(written: str | None) -> int:
+    """The moment of `--at`, else now."""
+    if written is None:
+        return time.time_ns() // 1_000_000
+    found = parse_moment(written)
+    if found is None or found.tzinfo is None:
+        remedy = "write `2026-12-01T18:00:00Z`, or with an offset such as `+01:00`"
+        raise StellwerkError([Problem("usage/value", f"`{written}` is no moment", remedy)])
+    return round(found.timestamp() * 1000)
+
+
+def plan_fleet(wish: FleetWish) -> FleetPlanRecord:
+    """The plan, with what the changes make of it; raises with everything that is wrong."""
+    problems: list[Problem] = []
+    read = _fleet(wish, problems)
+    named = _tasks(wish, problems)
+    told = () if read is None else read.problems
+    if read is not None and not wish.lenient:
+        problems += told
+    elif read is not None:
+        # What can't be read at all leaves nothing to go on with.
+        problems += (one for one in told if not read.fleet.clusters)
+    if read is None or problems:
+        raise StellwerkError(dict.fromkeys(problems))
+    world = World(read.fleet, (*read.placements, OPEN), wish.at_ms, tuple(t.task for t in named))
+    before = _planned(world, named, ())
+    _check(world.fleet, wish.only)
+    at = rfc3339(wish.at_ms)
+    notes = tuple(_contradictions(world.fleet))
+    if not wish.changes:
+        tasks = _records(before, named, wish.only)
+        return FleetPlanRecord(at, tasks, notes=notes, problems=told)
+    changed = apply_changes(world, wish.changes)
+    after = _planned(changed, named, before.decisions)
+    tasks = _records(after, named, wish.only)
+    moves = differences(_records(before, named), _records(after, named), after.answers)
+    return FleetPlanRecord(at, tasks, wish.changes, moves, notes, told)
+
+
+def _fleet(wish: FleetWish, problems: list[Problem]) -> FleetRead | None:
+    text = _text(wish.fleet, problems)
+    return None if text is None else read_fleet(text, file=wish.fleet, now_ms=wish.at_ms)
+
+
+def _tasks(wish: FleetWish, problems: list[Problem]) -> tuple[Named, ...]:
+    given = {"env": wish.env, "overrides": wish.flags}
+    found: list[tuple[str, Task]] = []
+    if wish.argv is not None:
+        try:
+            found += (("", one) for one in _each(read_command(wish.argv, **given).task))
+        except StellwerkError as error:
+            problems += error.problems
+    for file in wish.files:
+        text = _text(file, problems)
+        if text is None:
+            continue
+        try:
+            found += ((file, one) for one in _each(_read(text, file, given)))
+        except StellwerkError as error:
+            problems += error.problems
+    return _named(found)
+
+
+def _read(text: str, file: str, given: Mapping[str, Any]) -> Task | Dag:
+    if text.startswith("#!"):
+        from stellwerk.core.describe.sbatch import read_batch
+
+        return read_batch(text, file=file, **given).task
+    return read_tasks(text, file=file, **given)
+
+
+def _each(found: Task | Dag) -> tuple[Task, ...]:
+    return found.tasks if isinstance(found, Dag) else (found,)
+
+
+def _named(found: Iterable[tuple[str, Task]]) -> tuple[Named, ...]:
+    """Tasks under names that differ: their own, or that of the file."""
+    named: list[Named] = []
+    taken: dict[str, int] = {}
+    for file, task in found:
+        stem = os.path.basename(file).partition(".")[0]
+        name = task.name or stem or "task"
+        taken[name] = taken.get(name, 0) + 1
+        if taken[name] > 1:
+            name = f"{name}-{taken[name]}"
+        named.append(Named(name, file, replace(task, name=name)))
+    return tuple(named)
+
+
+def _text(path: str, problems: list[Problem]) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        message = f"{path} can't be read: {error.strerror}"
+        problems.append(Problem("spec/unreadable", message, "check the path"))
+    except UnicodeDecodeError as error:
+        message = f"byte {error.start} isn't UTF-8"
+        problems.append(Problem("spec/encoding", message, "save it as UTF-8", path))
+    return None
+
+
+def _planned(world: World, named: Sequence[Named], existing: tuple[Existing, ...]) -> FleetPlan:
+    """Plans the tasks of a world. Raises with all that is wrong with their policies and data."""
+    placements: dict[str, Placement] = {one.key: one for one in world.placements}
+    asks: list[Ask] = []
+    problems: list[Problem] = []
+    for one, task in zip(named, world.tasks, strict=True):
+        policy = policy_of(task, placements, one.name)
+        if isinstance(policy, Problem):
+            problems.append(replace(policy, file=one.file))
+        else:
+            asks.append(Ask(one.name, task, policy))
+    plan = plan_on_fleet(asks, world.fleet, world.now_ms, existing)
+    files = {one.name: one.file for one in named}
+    for answer in plan.answers:
+        problems += (replace(each, file=files[answer.ask.name]) for each in answer.problems)
+    if problems:
+        raise StellwerkError(problems)
+    return plan
+
+
+def _records(
+    plan: FleetPlan, named: Sequence[Named], only: tuple[str, ...] = ()
+) -> tuple[TaskRecord, ...]:
+    files = {one.name: one.file for one in named}
+    return tuple(
+        record_of(answer, file=files[answer.ask.name], only=only) for answer in plan.answers
+    )
+
+
+def _check(fleet: Fleet, only: tuple[str, ...]) -> None:
+    known = [one.name for one in fleet.clusters]
+    problems = [
+        Problem("fleet/cluster", f"there is no cluster `{name}`{meant(name, known)}")
+        for name in only
+        if name not in known
+    ]
+    if problems:
+        raise StellwerkError(problems)
+
+
+def _contradictions(fleet: Fleet) -> Iterable[str]:
+    for one in fleet.contradictions:
+        said = ", ".join(f"{source} says {value}" for source, value in one.said)
+        yield f"{one.cluster}: {one.fact}: {said}; {one.used} is believed"
