@@ -64,7 +64,7 @@ class Admitted:
     """
 
     __slots__ = (
-        "base", "bindings", "candidates", "now_ms", "only_new", "own_scores", "passed",
+        "base", "bindings", "candidates", "held", "now_ms", "only_new", "own_scores", "passed",
         "passed_bits", "rows", "rules", "scores", "sets", "shared", "shared_id", "some_unknown",
         "stamp", "status", "token", "troubles", "unknown", "until_ms", "verdicts", "weight",
     )  # fmt: skip
@@ -86,6 +86,7 @@ class Admitted:
         self.base: Values = self.rows
         self.unknown: Values = self.rows
         self.some_unknown = False
+        self.held: tuple[int, ...] = ()
         self.token: Hashable = None
         self.passed_bits = b""
         self.shared: SharedExplanation | None = None
@@ -114,7 +115,7 @@ def admit(
     rules = rules_of(placement)
     found = Admitted(rules, columns.size, now_ms)
     found.bindings, names = filters.eligible_sets(columns, placement)
-    found.sets = tuple(names)
+    found.sets, found.held = tuple(names), held
     found.candidates = filters.member_bits(columns, tools.memo, names)
     if rules.checks_first:
         _break(found, checks.all_troubles(placement, rules, tools.expressions))
@@ -264,7 +265,9 @@ def explanation_of(columns: FleetColumns, found: Admitted) -> tuple[str, SharedE
 def _filter_column(verdict: Verdict, found: Admitted) -> FilterColumn:
     failed = verdict.failed
     if verdict.only_new is not None:
-        failed = failed | (verdict.only_new & ~found.passed)
+        new = verdict.only_new.copy()
+        new[list(found.held)] = False
+        failed = failed | new
     return FilterColumn(verdict.name, bits(failed & found.candidates), verdict.details)
 
 

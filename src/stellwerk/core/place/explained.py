@@ -36,7 +36,7 @@ def explain(
 
     Of a placement that is broken nothing is known but its troubles.
     """
-    if choice.explanation.shared is None and choice.troubles:
+    if choice.status.code == "Misconfigured" and not choice.explanation.passed:
         return ()
     table = _Table(choice, columns)
     facts = Facts(placement, columns, context)
@@ -160,10 +160,10 @@ def _failed(table: _Table, facts: Facts, row: int) -> tuple[FailedRule, ...]:
     failed = [] if table.candidates[row] else list(facts.membership(row))
     for column, bits in table.filters:
         if not table.candidates[row] or bits[row]:
-            found = failures(facts, row, column.name, column.details.get(row, ()))
-            if not found and bits[row]:
-                found = [FailedRule(column.name, column.name, "it would pass as things are now")]
-            failed += found
+            failed += failures(facts, row, column.name, column.details.get(row, ()))
+    if not failed:
+        names = ", ".join(column.name for column, bits in table.filters if bits[row])
+        return (FailedRule(names, names, "it would pass as things are now"),)
     return tuple(failed)
 
 

@@ -183,7 +183,7 @@ def _exchange(
     rows, admitted, worth = ranking.admitted.rows, ranking.admitted, ranking.worth
     base = admitted.base if ranking.cost is None else worth
     taken = dict.fromkeys(chosen, True)
-    held = [place for place in ranking.held if place in taken]
+    held = [place for place in ranking.held if place in taken and np.isfinite(worth[place])]
     held.sort(key=lambda place: worth[place])
     free = admitted.unknown == 0
     free[chosen] = False

@@ -74,10 +74,10 @@ class _Class:
                 more = max(16, line)
                 self.chosen = np.pad(self.chosen, ((0, more), (0, 0)), constant_values=-1)
                 self.totals = np.pad(self.totals, ((0, more), (0, 0)))
-        rows = held_rows(columns, choice.clusters)
+        rows = held_rows(columns, choice.clusters)[: self.chosen.shape[1]]
         self.chosen[line] = -1
         self.chosen[line, : len(rows)] = rows
-        self.totals[line, : len(choice.totals)] = choice.totals
+        self.totals[line, : len(rows)] = choice.totals[: len(rows)] or 0
 
 
 class Placer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 
 from stellwerk.core.inventory.columns import FleetColumns, Floats
 from stellwerk.core.model.placement import DecisionGroup, Placement
@@ -111,7 +112,8 @@ def _objective(columns: FleetColumns, placement: Placement, estimates: Estimates
     numbers, _ = raw_numbers(columns, name, placement, estimates)
     if placement.objective == "weighted":
         start, _ = raw_numbers(columns, "Start", placement, estimates)
-        numbers = numbers + placement.usd_per_hour_of_waiting * start / 3600
+        known = np.where(np.isfinite(start), start, np.nan)
+        numbers = numbers + placement.usd_per_hour_of_waiting * known / 3600
     return numbers
 
 
