@@ -60,7 +60,8 @@ def spread_of(chance: Random) -> SpreadConstraint:
     """A constraint, of a skew that may make no sense."""
     key_type = "Label" if chance.random() < 0.5 else "Claim"
     when = "DoNotSchedule" if chance.random() < 0.5 else "ScheduleAnyway"
-    return SpreadConstraint(chance.choice(KEYS), key_type, chance.choice([0, 1, 1, 2]), when)  # type: ignore[arg-type]
+    skew = chance.choice([0, 1, 1, 2])
+    return SpreadConstraint(chance.choice(KEYS), key_type, skew, when)  # type: ignore[arg-type]
 
 
 def strange_placement(chance: Random, compat: Compat) -> Placement:
