@@ -60,7 +60,7 @@ class Admitted:
 
     ``rows`` are the clusters that passed, in the order of names; ``base`` and ``unknown`` go with
     them: the weighted sum of all scores but Balance and Steady, and how many points of it nobody
-    knows. ``only_new`` may pass if the placement has them already.
+    knows. ``only_new`` may pass if the placement has them already, as it has ``held``.
     """
 
     __slots__ = (
@@ -115,16 +115,17 @@ def admit(
     rules = rules_of(placement)
     found = Admitted(rules, columns.size, now_ms)
     found.bindings, names = filters.eligible_sets(columns, placement)
-    found.sets, found.held = tuple(names), held
+    found.sets = tuple(names)
     found.candidates = filters.member_bits(columns, tools.memo, names)
     if rules.checks_first:
         _break(found, checks.all_troubles(placement, rules, tools.expressions))
     if not found.broken:
         _filter(tools, placement, found, estimates, own, refused or {})
     if not found.broken:
-        for row in held:
-            if found.only_new is not None and found.only_new[row]:
-                found.passed[row] = True
+        if found.only_new is not None:
+            new = found.only_new
+            found.held = tuple(row for row in held if new[row])
+            found.passed[list(found.held)] = True
         found.rows = columns.by_name[found.passed[columns.by_name]]
         if not rules.checks_first:
             _break(found, tuple(checks.of_prioritizers(placement, rules))[:1])
