@@ -103,6 +103,9 @@ def _outcome(task: TaskRecord, terminal: Terminal) -> list[str]:
     lines = [line for one in task.clusters for line in _given(task, one, terminal)]
     if task.unplaced and task.clusters:
         lines.append(f"  {plural(task.unplaced, 'replica')} found no room")
+    if task.missing_clusters and task.clusters:
+        found, wanted = len(task.clusters), len(task.clusters) + task.missing_clusters
+        lines.append(f"  {wanted} clusters were asked for, {found} found")
     if not task.clusters:
         lines.append(f"  -> {'nowhere' if task.verdict != 'broken' else 'not decided'}")
         lines += [f"     would do: {turn}" for turn in task.turns]

@@ -92,7 +92,8 @@ class TaskRecord(Struct, frozen=True):
     """One task of a plan.
 
     ``verdict``: placed, waits (for a task of this plan), partly, nowhere, broken. ``replicas`` and
-    ``unplaced`` count replicas of a service, else 1. ``margin`` says by how much the chosen beat
+    ``unplaced`` count replicas of a service, else 1; so many clusters fewer than asked for were found
+    are ``missing_clusters``. ``margin`` says by how much the chosen beat
     ``runner_up``. ``course`` is to run where the data is, to move it, or to wait. ``turns`` are the
     clusters that would take it with the fewest changes, where it goes nowhere.
     """
@@ -110,6 +111,7 @@ class TaskRecord(Struct, frozen=True):
     verdict: str
     clusters: tuple[Given, ...]
     unplaced: int
+    missing_clusters: int
     standby: tuple[str, ...]
     groups: tuple[GroupRecord, ...]
     runner_up: str

@@ -59,6 +59,7 @@ def record_of(answer: Answer, *, file: str = "", only: tuple[str, ...] = ()) -> 
         verdict=_verdict(answer),
         clusters=_given(answer),
         unplaced=answer.unplaced,
+        missing_clusters=max(0, choice.unscheduled),
         standby=choice.standby,
         groups=tuple(GroupRecord(one.name, one.clusters) for one in choice.groups if one.clusters),
         runner_up=_runner_up(answer),
