@@ -1,5 +1,6 @@
 """Questions to the read models."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,35 @@ def test_filters(tmp_path: Path) -> None:
         ]
         assert ids(store, owner="bob") == []
         assert ids(store, queue="night") == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("a.b*", ["a.b", "a.b-2"]),
+        ("a?b", ["a-b", "a.b", "a_b"]),
+        ("**A*?", ["A.b"]),
+        ("a[.-]b*", []),
+        ("*%*", []),
+        ("*_b", ["a_b"]),
+        ("*\0", []),
+        ("*\0*", []),
+        ("*a" * 12 + "*b*z", []),
+        ("?*" * 40_000, []),
+        ("*" * 100_000, ["A.b", "a-b", "a.b", "a.b-2", "a" * 190 + "b", "a_b"]),
+    ],
+)
+def test_patterns_are_read_alike_and_at_once(
+    tmp_path: Path, pattern: str, found: list[str]
+) -> None:
+    """`*` and `?` mean something, everything else itself; none is so odd that it takes long."""
+    with opened(tmp_path) as store:
+        names = ("A.b", "a-b", "a.b", "a.b-2", "a" * 190 + "b", "a_b")
+        keep(store, *(a_workload(f"w-{n}", name=name) for n, name in enumerate(names)))
+        began = time.process_time()
+        rows = store.workloads(WorkloadFilter(name=pattern))
+        assert sorted(row.workload.name for row in rows) == sorted(found)
+        assert time.process_time() - began < 2
 
 
 def test_labels_follow_the_workload(tmp_path: Path) -> None:

@@ -25,6 +25,9 @@ SHOWN_OF_AMBIGUOUS = 5
 CHUNK = 500
 """So many ids are asked for at once."""
 
+LONGEST_LIKENESS = 1_000
+"""A pattern with more characters besides its `*` is like no name there is."""
+
 ENDED_ONLY = frozenset[str](ENDED)
 
 
@@ -236,9 +239,10 @@ def _after(wanted: WorkloadFilter) -> sa.ColumnElement[bool]:
 def _named(pattern: str) -> sa.ColumnElement[bool]:
     if "*" not in pattern and "?" not in pattern:
         return _w.name == pattern
-    parts = {"*": ".*", "?": "."}
-    text = "".join(parts.get(character) or re.escape(character) for character in pattern)
-    return _w.name.regexp_match(f"^{text}$")
+    if len(pattern.replace("*", "")) > LONGEST_LIKENESS or "\0" in pattern:
+        return sa.false()  # the database would read it wrongly, and no name is like it
+    # Unlike a regular expression this never tries one place of a name twice.
+    return _w.name.op("GLOB")(re.sub(r"\*+", "*", pattern).replace("[", "[[]"))
 
 
 def _labelled(key: str, value: str) -> sa.ColumnElement[bool]:
