@@ -61,6 +61,12 @@ def _do(work: Callable[[], None], trouble: str) -> int:
     return status
 
 
+def is_of_machine_status(status: int) -> bool:
+    """Whether a child's end isn't the task's doing: the machine lacked something, or it was killed,
+    as by the kernel for memory. What runs there is ours alone."""
+    return status == FAILED_FOR_THE_MACHINE or status < 0
+
+
 def why_failed(trouble: str) -> str:
     """What a child that failed has said."""
     try:

@@ -367,7 +367,7 @@ class Preparation:
     def _fail_by(self, what: str, status: int) -> None:
         """A child could not do its work, and the run can't do without."""
         message = what + errands.why_failed(self._trouble)
-        of_machine = status == errands.FAILED_FOR_THE_MACHINE
+        of_machine = errands.is_of_machine_status(status)
         self._hands.fail(message, SpawnError(message, of_machine=of_machine))
 
     def _say(self, detail: str) -> None:
