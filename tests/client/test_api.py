@@ -24,6 +24,31 @@ def test_a_text_is_submitted_with_a_key_of_its_own(server: FakeServer, client: C
     assert first["key"] != second["key"]
 
 
+def test_what_it_does_not_know_is_refused(server: FakeServer, client: Client) -> None:
+    """A misspelt or missing setting must not be left out in silence."""
+    server.on("POST", "/v1/workloads", SUBMITTED)
+    with pytest.raises(TypeError, match="cpus, time_limit: not known here; known are text, argv"):
+        client.submit(text="run: x", cpus=4, time_limit="2h")  # type: ignore[call-arg]
+    assert server.bodies("POST", "/v1/workloads") == []
+
+
+def test_a_phase_of_what_has_ended_finds_it(server: FakeServer, client: Client) -> None:
+    """Without `all`, which would only ever give an empty list."""
+    server.on("GET", "/v1/workloads", {"items": [], "seq": 1, "next": None})
+    for phase, every in (("failed", "1"), (["Running", "Failed"], "1"), ("Running", "0")):
+        client.list(phase=phase)
+        assert server.asked[-1].query["all"] == every
+
+
+def test_every_error_is_at_hand() -> None:
+    """Where the documents say that it is."""
+    import stellwerk.client as at_hand
+
+    for name in ("StellwerkError", "SpecError", "ApiError", "UnreachableError", "ExecError"):
+        assert issubclass(getattr(at_hand, name), at_hand.StellwerkError)
+        assert name in at_hand.__all__
+
+
 def test_a_given_key_is_kept(server: FakeServer, client: Client) -> None:
     """Whoever repeats a request with its key means the same request."""
     server.on("POST", "/v1/workloads", SUBMITTED)

@@ -6,6 +6,7 @@ Standard library and msgspec only; what is heavier is loaded when a task file is
 from stellwerk.client.api import Client
 from stellwerk.client.bulk import ChangedMany, Which
 from stellwerk.client.connection import UnreachableError
+from stellwerk.client.execs import ExecError
 from stellwerk.client.fleet import ClusterView
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import (
@@ -17,6 +18,7 @@ from stellwerk.client.wire import (
     Submission,
     Submitted,
 )
+from stellwerk.core.model.errors import SpecError, StellwerkError
 
 __all__ = [
     "ApiError",
@@ -24,10 +26,13 @@ __all__ = [
     "Client",
     "ClusterView",
     "EventRecord",
+    "ExecError",
     "Explained",
     "Row",
     "ServerStatus",
     "Show",
+    "SpecError",
+    "StellwerkError",
     "Submission",
     "Submitted",
     "UnreachableError",

@@ -24,6 +24,7 @@ from stellwerk.client.connection import UnreachableError
 from stellwerk.client.execs import Execs
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
 from stellwerk.client.parts import Query, list_query, new_key, part, with_key
+from stellwerk.client.placements import PlacementCalls
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.streams import EventReader, LogReader, Retry
 from stellwerk.client.wire import (
@@ -53,7 +54,7 @@ ASK_BLOBS = 100_000
 LONG_POLL_MS = 25_000
 
 
-class Client(Execs):
+class Client(Execs, PlacementCalls):
     """A connection to one server, which is started when it is first needed (`start=False`: not)."""
 
     # submitting
@@ -76,6 +77,10 @@ class Client(Execs):
         return self.plan_prepared(self._prepared(file, given).submission)
 
     def _prepared(self, file: str | os.PathLike[str] | None, given: Given) -> "Prepared":
+        known = Given.__annotations__
+        if unknown := ", ".join(sorted(set(given) - known.keys())):
+            message = f"{unknown}: not known here; known are {', '.join(known)}"
+            raise TypeError(f"{message}; what else a task wants stands in its file or `labels`")
         prepare = import_module("stellwerk.client.prepare")
         overrides = {key: given[key] for key in ("name", "workdir") if given.get(key)}
         argv = given.get("argv")
@@ -179,8 +184,10 @@ class Client(Execs):
         owner: str | None = None,
         limit: int | None = None,
     ) -> tuple[Row, ...]:
-        """Workloads, newest first; those that have ended only with `all`."""
-        query = list_query(all=all, phase=phase, labels=labels, name=name, owner=owner)
+        """Workloads, newest first; those that have ended only with `all`, or by their `phase`."""
+        phases = [phase] if isinstance(phase, str) else phase or ()
+        ended = any(one.capitalize() in _REACHED["ended"] for one in phases)
+        query = list_query(all=all or ended, phase=phases, labels=labels, name=name, owner=owner)
         return tuple(self.listing(query, limit=limit).items)
 
     def listing(self, query: Query, *, limit: int | None = None, total: bool = False) -> Rows:
@@ -216,7 +223,8 @@ class Client(Execs):
             if row.phase in _REACHED[until]:
                 return row
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"{row.name} is {row.phase} after {timeout_s:g} s")
+                waited = f"{round(timeout_s or 0, 2):g} s"
+                raise TimeoutError(f"{row.name} is {row.phase} after {waited}")
 
     def explain(self, name: str, run: int | None = None) -> Explained:
         """Why a workload is where it is, or why it waits."""
