@@ -5,25 +5,27 @@ from stellwerk.core.model.reasons import Entry
 AGAIN = "`stw rerun NAME` starts it anew, with `--resume` from its last checkpoint"
 
 ENDED = {
-    "succeeded": Entry("ended", "you", "it ended with exit code 0", "`stw logs` shows its output"),
+    "succeeded": Entry(
+        "ended", "you", "it ended with exit code 0", "`stw logs NAME` shows its output"
+    ),
     "cancelled": Entry("ended", "you", "cancelled by {actor}", AGAIN),
     "exit_code": Entry(
         "ended",
         "you",
         "the command ended[ with exit code {exit_code}]",
-        "`stw logs` shows what it printed last",
+        "`stw logs NAME` shows what it printed last",
     ),
     "uncaught_error": Entry(
         "ended",
         "you",
         "the program stopped with {line}",
-        "`stw logs` shows where that came from",
+        "`stw logs NAME` shows where that came from",
     ),
     "signal": Entry(
         "ended",
         "you",
         "the command was ended by signal {signal} ({signal_name})",
-        "`stw logs` shows what it printed last",
+        "`stw logs NAME` shows what it printed last",
     ),
     "killed": Entry(
         "ended",
@@ -37,20 +39,21 @@ ENDED = {
         "ended",
         "you",
         "it was stopped because one of its abort rules held",
-        "`stw show` has the metrics; correct the job, or the rule, and submit it again",
+        "`stw show NAME` has the metrics; correct the job, or the rule, and submit it again",
     ),
     "aborted_not_finite": Entry(
         "ended",
         "you",
         "an abort rule held: {metric} was no longer a number[ ({value})][ at step {step}]",
-        "look at the values before it with `stw show`; a lower learning rate, gradient clipping "
-        "or another precision often help",
+        "look at the values before it with `stw show NAME`; a lower learning rate, gradient "
+        "clipping or another precision often help",
     ),
     "aborted_no_progress": Entry(
         "ended",
         "you",
         "an abort rule held: nothing moved for {quiet_ms}[; the last step was {step}]",
-        "`stw logs` shows where it hangs; if that is its usual pace, give `no-progress` more time",
+        "`stw logs NAME` shows where it hangs; if that is its usual pace, give `no-progress` more "
+        "time",
     ),
     "aborted_gpu_idle": Entry(
         "ended",
@@ -63,14 +66,14 @@ ENDED = {
         "ended",
         "you",
         "setup ended[ with exit code {exit_code}]",
-        "`stw logs --setup` shows why; nothing of `run` was started",
+        "`stw logs NAME --setup` shows why; nothing of `run` was started",
     ),
     "time_limit": Entry(
         "ended",
         "you",
         "it ran longer than its time limit[ of {limit_ms}]",
-        "`stw rerun NAME --resume` goes on from its last checkpoint, with as much time again; "
-        "`--time-limit 8h` gives it more",
+        "`stw rerun NAME --resume` goes on from its last checkpoint, with as much time again, or "
+        "with what `--time-limit` says",
     ),
     "out_of_memory": Entry(
         "ended",
