@@ -20,7 +20,7 @@ def test_the_holders_are_told_with_what_they_hold(stage: Stage) -> None:
     told = stage.get("/v1/workloads/late/explain").json
     assert [(one["name"], one["holds"]) for one in told["holders"]] == [
         ("large", "3 CPUs"),
-        ("small", "1 CPUs"),
+        ("small", "1 CPU"),
     ]
     assert {one["cluster"] for one in told["holders"]} == {"lab"}
     assert told["more_holders"] == 0
@@ -51,7 +51,7 @@ def test_what_ended_before_says_when_it_is_free(stage: Stage) -> None:
         ("memory", "4 GiB memory"),
         ("GPU memory", "2 GiB GPU memory"),
         ("A100", "2 A100"),
-        ("nodes at once", "1 nodes"),
+        ("nodes at once", "1 node"),
     ],
 )
 def test_only_what_is_lacking_is_told(resource: str, told: str) -> None:

@@ -88,9 +88,11 @@ def _held(allocation: Allocation, lacks: Mapping[str, None]) -> dict[str, int]:
 
 def _told(held: Mapping[str, int]) -> str:
     units = {"CPUs": "milli", "memory": "bytes", "disk": "bytes", "GPU memory": "bytes"}
-    names = {"nodes at once": "nodes"}
+    many = {"nodes at once": "nodes"}
+    single = {("CPUs", 1000): "CPU", ("nodes at once", 1): "node"}
     return ", ".join(
-        f"{amount(count, units.get(resource, ''))} {names.get(resource, resource)}"
+        f"{amount(count, units.get(resource, ''))} "
+        f"{single.get((resource, count), many.get(resource, resource))}"
         for resource, count in held.items()
         if count
     )

@@ -21,7 +21,7 @@ def test_who_holds_what_is_waited_for_is_told() -> None:
             "phase": "Pending",
             "holders": [
                 {**holder, "name": "fit", "holds": "4 CPUs", "likely_ms": NOW, "latest_ms": NOW},
-                {**holder, "name": "eval", "holds": "1 CPUs"},
+                {**holder, "name": "eval", "holds": "1 CPU"},
             ],
             "more_holders": 3,
         },
