@@ -87,6 +87,12 @@ run: [a]
             ("error[spec/unknown-field]  f.yaml:1:22  unknown field `stellwerk/gpu-memry`"
             "  help: did you mean `stellwerk/gpu-memory`?"),
         ),
+        (
+            "apiVersion: stellwerk/v1\nkind: Cluster\nname: a\ncpus: 4\n---\nkind: Model",
+            ("error[spec/no-task]  f.yaml:1:1  this is no task file: objects with `apiVersion` and "
+            "`kind` describe a fleet  help: `stw plan --fleet FLEET.yaml TASK.yaml` plans a task "
+            "on the fleet of such a file"),
+        ),
         ("", "error[spec/empty]  f.yaml:1:1  the file holds no task  help: add `run:`"),
         ("- a", "error[spec/type]  f.yaml:1:1  this takes a map of keys and values"),
         ("just text", "error[spec/type]  f.yaml:1:1  this takes a map of keys and values"),

@@ -201,9 +201,10 @@ def _handler(report: Report, node: Node) -> Handler | None:
     if kind is None or kind.text is None or version is None or version.text is None:
         missing = "kind" if kind is None or kind.text is None else "apiVersion"
         known = KINDS.get(kind.text or "") if kind is not None else None
-        remedy = (
-            f"add `apiVersion: {known[0]}`" if known else f"such as `apiVersion: {API_VERSION}`"
-        )
+        if missing == "kind":
+            remedy = f"begin with `apiVersion: {API_VERSION}` and `kind: Cluster`, or another kind"
+        else:
+            remedy = f"add `apiVersion: {known[0] if known else API_VERSION}`"
         message = f"the object has no `{missing}`"
         report.problem("spec/missing", node, missing, message, remedy)
         return None

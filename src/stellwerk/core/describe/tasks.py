@@ -86,6 +86,7 @@ def read(
             nothing = Node("scalar", 1, 1)
             report.problem("spec/empty", nothing, "", "the file holds no task", "add `run:`")
         report.finish()
+    _refuse_objects(report, documents[0])
     if len(documents) > MOST_TASKS:
         message = f"the file holds {len(documents)} tasks, {MOST_TASKS} may be"
         report.problem("spec/too-large", documents[MOST_TASKS], "", message)
@@ -144,6 +145,16 @@ def workdir_of(
     aside = Report(file)
     environment = read_environment(aside, documents[0], Given(env or {}))
     return fill(aside, node, "workdir", environment).text
+
+
+def _refuse_objects(report: Report, first: Node) -> None:
+    """A file of a fleet or of Kubernetes objects is named as what it is, not field by field."""
+    if first.kind != "map" or first.get("apiVersion") is None or first.get("kind") is None:
+        return
+    message = "this is no task file: objects with `apiVersion` and `kind` describe a fleet"
+    help = "`stw plan --fleet FLEET.yaml TASK.yaml` plans a task on the fleet of such a file"
+    report.problem("spec/no-task", first, "", message, help)
+    report.finish()
 
 
 def _header(documents: list[Node]) -> Node | None:
