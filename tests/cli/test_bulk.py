@@ -93,7 +93,7 @@ def test_none_is_said(server: FakeServer, stw: Stw) -> None:
     result = stw("release", "-l", "team=x")
     assert (result.code, result.err) == (
         0,
-        "none that waits or runs is like that; stw ps lists them\n",
+        "none is like that; stw ps lists what waits or runs\n",
     )
 
 

@@ -53,11 +53,25 @@ def test_explain_asks_for_a_run(server: FakeServer, stw: Stw) -> None:
 
 def test_logs_are_printed_and_nothing_else(server: FakeServer, stw: Stw) -> None:
     """Options choose run, rank and stream."""
+    server.on("GET", "/v1/workloads/digits", show("digits", shape={"num_nodes": 2}))
     server.on("GET", "/v1/workloads/digits/logs", Says([b"one\n", b"two"]))
     result = stw("logs", "digits", "--run", "3", "--rank", "1", "--setup")
     assert (result.code, result.out, result.err) == (0, "one\ntwo", "")
     query = server.asked[-1].query
     assert (query["run"], query["rank"], query["stream"]) == ("3", "1", "setup")
+
+
+def test_no_output_is_explained(server: FakeServer, stw: Stw) -> None:
+    """Of what waits, of what is silent, and of a rank that isn't there."""
+    server.on("GET", "/v1/workloads/(big|digits)/logs", Says([]))
+    server.on("GET", "/v1/workloads/big", show("big", "Pending", runs=[]))
+    server.on("GET", "/v1/workloads/digits", show("digits", "Running", runs=[run(1)]))
+    assert stw("logs", "big").err == "big hasn't run yet   next: stw explain big\n"
+    assert stw("logs", "digits").err == "digits is Running; it printed nothing so far\n"
+    assert "setup printed nothing" in stw("logs", "digits", "--setup").err
+    result = stw("logs", "digits", "--rank", "1")
+    assert (result.code, result.out) == (3, "")
+    assert "digits has no rank 1  help: its ranks are 0 alone" in result.err
 
 
 def test_following_ends_with_the_jobs_code(server: FakeServer, stw: Stw) -> None:

@@ -47,6 +47,15 @@ def test_it_tells_each_kind_and_the_sum(server: FakeServer, stw: Stw) -> None:
     assert server.bodies("POST", "/v1/gc") == [{"dry_run": True, "only": []}]
 
 
+def test_the_next_step_is_what_was_asked(server: FakeServer, stw: Stw) -> None:
+    """With the same age and kinds; where nothing would go, another."""
+    server.on("POST", "/v1/gc", swept(RUNS, dry_run=True))
+    result = stw("gc", "--dry-run", "--older-than", "7d", "--only", "runs", "--only", "outputs")
+    assert result.err.endswith("next: stw gc --older-than 7d --only runs --only outputs\n")
+    server.on("POST", "/v1/gc", swept(kind("runs"), dry_run=True))
+    assert stw("gc", "--dry-run").err.endswith("next: stw config show\n")
+
+
 def test_nothing_to_do_is_said(server: FakeServer, stw: Stw) -> None:
     """In a sentence."""
     server.on("POST", "/v1/gc", swept(kind("runs")))

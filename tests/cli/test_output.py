@@ -121,6 +121,8 @@ def test_an_empty_list_says_what_to_do(server: FakeServer, stw: Stw) -> None:
     assert (result.code, result.out) == (0, "")
     assert result.err == "nothing waits or runs\nnext: stw ps -A, or: stw run task.yaml\n"
     assert stw("ps", "sweep-*").err.startswith("none that waits or runs is like that\n")
+    assert "next: stw ps -A 'sweep-*', or:" in stw("ps", "sweep-*").err
+    assert "next: stw ps -A -l team=x, or:" in stw("ps", "-l", "team=x").err
     assert json.loads(stw("ps", "-o", "json").out) == []
 
 
@@ -179,6 +181,9 @@ def test_a_long_list_is_cut_for_people(
     assert len(result.lines) == 100
     assert f"… and 4,900 more: stw {verb} --limit 0" in result.err
     assert server.asked[0].query["limit"] == "100"
+    if verb == "ps":
+        same = stw("ps", "--phase", "failed", "-l", "team=x").err
+        assert "more: stw ps -A -l team=x --phase Failed --limit 0" in same
     few = stw(verb, "--no-headers", "--columns", "name", "--limit", "3", "--sort", "-name")
     assert few.lines == ["j999", "j998", "j997"]
     assert "… and 4,997 more" in few.err

@@ -270,7 +270,7 @@ def test_a_large_work_directory_needs_a_yes(
     assert "--yes" in result.err
     result = stw("run", "-d", "--yes", task)
     assert result.code == 0
-    assert "packed 3 files, 0 B (the server has them already)" in result.err
+    assert "packed 3 files, 0 B (the server has all of it)" in result.err
 
 
 def test_a_known_key_is_told(job: Job, stw: Stw, task: str) -> None:

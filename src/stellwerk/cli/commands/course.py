@@ -176,7 +176,7 @@ def _tell_many(found: ChangedMany, change: _Change, *, named: bool) -> None:
     if found.count:
         narrate(f"next: stw show {found.items[0].name}" if found.count == 1 else "next: stw ps")
     elif not named:
-        narrate("none that waits or runs is like that; stw ps lists them")
+        narrate("none is like that; stw ps lists what waits or runs")
 
 
 def _each(

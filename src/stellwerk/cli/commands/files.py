@@ -10,7 +10,7 @@ from msgspec import Struct
 from stellwerk.cli.completing import complete_area, complete_file, complete_source
 from stellwerk.cli.errors import CommandError, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
-from stellwerk.cli.places import Place, find
+from stellwerk.cli.places import NAMES, Place, find
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, plural, size
 from stellwerk.cli.session import complete_names, connect, now_ms
@@ -51,13 +51,14 @@ def ls(name: str, path: str, output: Output) -> None:
             right=True,
         ),
     ]
+    lines = _listing(place.path)
     write_list(
-        _listing(place.path),
+        lines,
         columns,
         output,
         name=lambda line: line.name,
-        empty=f"the {place.area} of {show.name} is empty" if place.path == place.root else "empty",
-        then=f"in {place.path}   next: {_next(show.name, place)}",
+        empty=f"nothing is in the {NAMES[place.area]} of {show.name}{_inner(place)}",
+        then=f"in {place.path}" + (f"   next: {_next(show.name, place)}" if lines else ""),
     )
 
 
@@ -80,6 +81,11 @@ def cp(source: str, destination: str, force: bool) -> None:
         raise CommandError("files/exists", f"{target} is there already", "replace it with --force")
     count = _copy(place.path, target)
     narrate(f"copied {plural(count, 'file')} to {target}")
+
+
+def _inner(place: Place) -> str:
+    """The folder in its area, for a sentence about it."""
+    return "" if place.path == place.root else f" at {os.path.relpath(place.path, place.root)}"
 
 
 def _next(name: str, place: Place) -> str:

@@ -54,7 +54,9 @@ def command(
     while last.more and not dry_run and any(one.count for one in last.items):
         last = client.gc(older_than_s=age_s, only=only)
         swept = together(swept, last)
-    _write(swept, output)
+    words = [f"--older-than {older_than}"] if older_than is not None else []
+    words += [f"--only {one}" for one in only]
+    _write(swept, output, " ".join(["stw gc", *words]))
     return FAILED if any(one.failed for one in swept.items) else 0
 
 
@@ -70,11 +72,12 @@ def together(before: Swept, last: Swept) -> Swept:
     return structs.replace(last, items=items)
 
 
-def _write(swept: Swept, output: Output) -> None:
+def _write(swept: Swept, output: Output, really: str) -> None:
     if output.format in {"json", "yaml"} and not output.columns:
         write_data(to_builtins(swept), output.format)
         return
-    then = "next: stw gc" if swept.dry_run else "next: stw config show"
+    would_go = swept.dry_run and any(one.count for one in swept.items)
+    then = f"next: {really}" if would_go else "next: stw config show"
     write_list(
         swept.items,
         columns(swept),

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 import click
 
 from stellwerk.cli.commands.run import followed
-from stellwerk.cli.errors import OURS, exit_code_of, lines_of
+from stellwerk.cli.errors import NOT_FOUND, OURS, CommandError, exit_code_of, lines_of
 from stellwerk.cli.follow import job_code, output_of
 from stellwerk.cli.session import complete_names, connect
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.api import Client
 from stellwerk.client.gang import ranks_of
-from stellwerk.client.wire import Stream
+from stellwerk.client.wire import Show, Stream
 from stellwerk.core.model.errors import StellwerkError
 
 
@@ -39,17 +39,40 @@ def command(name: str, follows: bool, run: int | None, rank: int | None, only_se
     stream: Stream = "setup" if only_setup else "all"
     output: Iterable[bytes]
     try:
+        work = client.get(name)
+        _check_rank(work, rank)
         if rank is None and not only_setup:
-            output = output_of(client, name, ranks_of(client.get(name)), run=run, follow=follows)
+            output = output_of(client, name, ranks_of(work), run=run, follow=follows)
         else:
             output = client.logs(name, run=run, rank=rank or 0, stream=stream, follow=follows)
+        said = False
         for chunk in output:
             narrator.data(chunk)
+            said = True
+        if not said:
+            narrator.say(_silent(client.get(name), "setup" if only_setup else "it"))
         return job_code(client.get(name)) if follows and client.get(name).ended else 0
     except StellwerkError as error:
         if not follows:
             raise
         return _ours(error, narrator)
+
+
+def _check_rank(work: Show, rank: int | None) -> None:
+    ranks = ranks_of(work)
+    if rank is not None and rank >= ranks:
+        there = f"0 to {ranks - 1}" if ranks > 1 else "0 alone"
+        message = f"{work.name} has no rank {rank}"
+        raise CommandError("find/rank", message, f"its ranks are {there}", exit_code=NOT_FOUND)
+
+
+def _silent(work: Show, who: str) -> str:
+    """Why there is no output."""
+    if not work.runs:
+        ever = f"never ran: {work.phase}" if work.ended else "hasn't run yet"
+        return f"{work.name} {ever}   next: stw explain {work.name}"
+    so_far = "" if work.ended else " so far"
+    return f"{work.name} is {work.phase}; {who} printed nothing{so_far}"
 
 
 def _follow(client: Client, name: str, narrator: Narrator) -> int:

@@ -49,7 +49,7 @@ class PlanCommand(TaskCommand):
         rows: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(param, click.Option):
                 rows[param.name in OF_FLEETS].append(record)
         for title, of_fleets in (("Options", False), ("On a fleet of a file", True)):
             with formatter.section(title):

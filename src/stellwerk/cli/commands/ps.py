@@ -1,5 +1,6 @@
 """`stw ps`: lists workloads."""
 
+import shlex
 from fnmatch import fnmatchcase
 
 import click
@@ -52,10 +53,10 @@ def command(
             output,
             name=label_of,
             empty=_nothing(everything, bool(pattern or labels or phase)),
-            then=_then(rows, everything),
+            then=_then(rows, query, pattern),
             most=most,
             total=total,
-            rest=f"stw ps {'-A ' if everything else ''}--limit 0",
+            rest=f"{_same(query, pattern)} --limit 0",
         )
 
     watched(client, show) if watch else show()
@@ -94,11 +95,21 @@ def _nothing(everything: bool, chosen: bool) -> str:
     return "no workload yet" if everything else "nothing waits or runs"
 
 
-def _then(rows: list[Row], everything: bool) -> str:
+def _same(query: Query, pattern: str | None, *, everything: bool = False) -> str:
+    """The command that asks the same again, or the same of all."""
+    said = {"label": "-l", "phase": "--phase"}
+    asked = [part for key, value in query if key in said for part in (said[key], value)]
+    every = everything or ("all", "1") in query
+    return shlex.join(["stw", "ps", *["-A"] * every, *asked, *([pattern] if pattern else [])])
+
+
+def _then(rows: list[Row], query: Query, pattern: str | None) -> str:
     for phase, verb in (("Failed", "show"), ("Pending", "explain"), ("Running", "logs -f")):
         for row in rows:
             if row.phase == phase:
                 return f"next: stw {verb} {row.name}"
     if rows:
         return f"next: stw show {rows[0].name}"
-    return "next: stw run task.yaml" if everything else "next: stw ps -A, or: stw run task.yaml"
+    if ("all", "1") in query:
+        return "next: stw run task.yaml"
+    return f"next: {_same(query, pattern, everything=True)}, or: stw run task.yaml"

@@ -103,7 +103,7 @@ def _submitted(client: Client, wish: Wish, narrator: Narrator) -> Submitted:
         submitted = client.submit_prepared(prepared.submission)
     except StellwerkError as error:
         raise refused(error, narrator, "nothing was submitted") from error
-    tell_packed(prepared, f"{size(sent)} sent" if sent else "the server has them already", narrator)
+    tell_packed(prepared, f"{size(sent)} sent" if sent else "the server has all of it", narrator)
     narrator.say(told_submitted(submitted))
     tell_notices(submitted.notices, narrator)
     return submitted
