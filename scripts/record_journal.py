@@ -18,10 +18,22 @@ from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId
+from stellwerk.core.model.placement import (
+    Condition,
+    DecisionGroup,
+    Placement,
+    Predicate,
+    Prioritizer,
+    Toleration,
+)
+from stellwerk.core.model.placing import Move
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Shape
+from stellwerk.core.model.selectors import Selector
+from stellwerk.core.model.standing import Decided, Refusal
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.plan import plan
+from stellwerk.core.standing import Answer, on_answers
 from stellwerk.core.state import State, fold
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import Viewer
@@ -115,6 +127,7 @@ def play() -> Scenario:
     _notices(day)
     day.say(cmd.Cancel(WorkloadId("w-unknown")))
     day.happen(ev.ActionDropped("start-run", WorkloadId("w-waits"), Reason("stale")))
+    _placements(day)
     day.happen(ev.LeaderChanged(2, CORE_VERSION))
     return day
 
@@ -170,6 +183,25 @@ def _notices(day: Scenario) -> None:
     day.happen(ev.NoticeWithdrawn(day.run_of(id)))
     day.say(cmd.Cancel(id, now=True))
     day.cycle()
+
+
+def _placements(day: Scenario) -> None:
+    near = Prioritizer("Latency", 3)
+    gpus = Placement(
+        "vision", "gpus", sets=("lab",), count=1, prioritizers=(near,),
+        predicates=(Predicate(Selector({"tier": "gold"})),), tolerations=(Toleration("lectures"),),
+    )  # fmt: skip
+    spare = Placement("vision", "spare")
+    file = cmd.ApplyFleet("lab.yaml", BlobHash("c" * 64), BlobHash("d" * 64), 2, (gpus, spare))
+    day.say(file)
+    moved = Move("pc", "room", Reason("better_cluster", {"cluster": "room", "left": "pc"}))
+    decided = Decided(
+        "pd-0123456789abcdef", ("room",), (230,), ("lab",), (DecisionGroup(0, "", ("room",)),),
+        (Condition("PlacementSatisfied", "True", "AllDecisionsScheduled"),), moves=(moved,),
+        refused={"laptop": Refusal("tier in gold", "it is iron")}, candidates=2,
+    )  # fmt: skip
+    day.happen(*on_answers(day.state, [Answer("vision/gpus", 1, decided)]))
+    day.say(cmd.DeletePlacement("vision/spare"))
 
 
 def main() -> int:

@@ -5,10 +5,13 @@ import random
 from msgspec.structs import replace
 
 from stellwerk.core.model import commands as cmd
-from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.ids import BlobHash, WorkloadId
+from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
+from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.workload import Policies, RunEnd
+from stellwerk.core.standing import Answer, on_answers
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import OK, Hall
 
@@ -36,7 +39,10 @@ def a_lively_hall(seed: int, steps: int = 150) -> Hall:
     dice = random.Random(seed)
     room = a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room")
     hall = Hall(a_cluster("alone", a_node("alone", cpus=4, gpus=2)), room)
+    policies = random.Random(seed)
     for step in range(steps):
+        if policies.random() < 0.2:
+            _change_policies(hall, policies)
         machines_fail = 50 <= step < 80
         hall.now_ms += dice.choice((0, 10, 1_000, 60_000, 400_000))
         if machines_fail:
@@ -73,6 +79,30 @@ def a_lively_hall(seed: int, steps: int = 150) -> Hall:
             case _:
                 hall.cycle()
     return hall
+
+
+BOUND = a_shape(a_request(cpus=1), placement="lab/p1")
+
+
+def _change_policies(hall: Hall, dice: random.Random) -> None:
+    """A fleet file is applied, a placement decided or deleted, work that names one submitted."""
+    key = f"lab/p{dice.randrange(2)}"
+    standing = hall.state.standing.placements
+    match dice.randrange(4):
+        case 0:
+            placement = Placement("lab", key.removeprefix("lab/"), count=dice.randrange(3))
+            text = BlobHash("a" * 63 + str(dice.randrange(3)))
+            hall.command(cmd.ApplyFleet("lab.yaml", text, text, 1, (placement,)))
+        case 1 if key in standing:
+            clusters = dice.choice(((), ("room",), ("alone", "room"), ("elsewhere",)))
+            decided = Decided(f"pd-{dice.randrange(9)}", clusters, tuple(range(len(clusters))))
+            hall.fold(on_answers(hall.state, [Answer(key, standing[key].version, decided)]))
+        case 2 if dice.random() < 0.5:
+            hall.command(cmd.DeletePlacement(key))
+        case 3:
+            hall.submit(BOUND)
+        case _:
+            hall.cycle()
 
 
 def _reports(hall: Hall, dice: random.Random) -> tuple[Report, ...]:

@@ -39,6 +39,13 @@ def summary(lines: Sequence[bytes]) -> dict[str, Any]:
             for name, cluster in sorted(state.clusters.items())
             for node in cluster.nodes
         },
+        "placements": {
+            key: [one.version, list(one.decided.clusters) if one.decided else None]
+            for key, one in sorted(state.standing.placements.items())
+        },
+        "declared": {
+            name: [one.text, one.clusters] for name, one in sorted(state.standing.declared.items())
+        },
         "held": {
             f"{name}/{run}": sum(part.cpus_milli for part in allocation.nodes)
             for name, runs in sorted(state.allocations.items())

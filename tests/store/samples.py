@@ -6,7 +6,9 @@ from pathlib import Path
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.commands import Cancel, Command, Submit
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId, digest
+from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.store import Batch, NewCommand, Store
 from stellwerk.testing.builders import a_cluster, a_shape, an_allocation
@@ -63,6 +65,10 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.CancelRequested(W1),
     ev.CommandRefused("cancel", W1, WHY),
     ev.ActionDropped("start-run", W1, WHY),
+    ev.FleetDeclared("lab.yaml", TASK, TASK, 2),
+    ev.PlacementApplied(Placement("lab", "gpus", count=2)),
+    ev.PlacementDecided("lab/gpus", Decided("pd-1", ("lab",), (100,))),
+    ev.PlacementDeleted("lab/gpus"),
 )
 """One of each kind."""
 

@@ -54,7 +54,7 @@ def test_a_damaged_database_is_noticed_after_an_unclean_end(tmp_path: Path) -> N
 
 def test_a_damaged_database_is_noticed_when_read(tmp_path: Path) -> None:
     """Damage that shows only later is the same error, for reading and for verifying."""
-    overwrite(filled(tmp_path), 60_000)
+    overwrite(filled(tmp_path), 240_000)
     with opened(tmp_path) as store:
         assert code_of(lambda: list(store.records())) == "store/damaged"
         assert [problem.code for problem in store.verify()] == ["store/damaged"]

@@ -50,6 +50,10 @@ def test_a_story_is_what_concerns_one_workload(tmp_path: Path) -> None:
             ev.ShapeWaits,
             ev.NodeQuarantined,
             ev.NodeResumed,
+            ev.FleetDeclared,
+            ev.PlacementApplied,
+            ev.PlacementDecided,
+            ev.PlacementDeleted,
         ]
         assert [record.event for record in story] == [
             event for event in EVENTS if event not in others

@@ -62,6 +62,9 @@ TABLE: dict[str, Entry] = {
         "stellwerk.cli.commands.course", "give up runs on machines out of reach", COURSE, "lost"
     ),
     "clusters": Entry("stellwerk.cli.commands.clusters", "what there is, and what is free", FLEET),
+    "placement": Entry(
+        "stellwerk.cli.commands.placement", "policies that choose clusters, and why", FLEET
+    ),
     "resume": Entry("stellwerk.cli.commands.resume", "take quarantined nodes back into use", FLEET),
     "gpu": Entry("stellwerk.cli.commands.gpu", "memory and runs of each GPU", FLEET),
     "server": Entry("stellwerk.cli.commands.server", "start, stop or look at the server", OWN),

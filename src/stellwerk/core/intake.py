@@ -16,6 +16,7 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload
 from stellwerk.core.recover.blame import blame, quarantine
 from stellwerk.core.recover.outcome import node_of, outcome
+from stellwerk.core.standing import on_apply, on_delete
 from stellwerk.core.state import State
 
 PROGRESS = {"Starting": 0, "SettingUp": 1, "Running": 2, "Stopping": 3, "Ended": 4}
@@ -31,6 +32,10 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         if command.node not in state.quarantined.get(command.cluster, {}):
             return []
         return [ev.NodeResumed(command.cluster, command.node)]
+    if isinstance(command, cmd.ApplyFleet):
+        return on_apply(state, command)
+    if isinstance(command, cmd.DeletePlacement):
+        return on_delete(state, command)
     workload = state.workloads.get(command.id)
     name = type(command).__struct_config__.tag
     if workload is None:

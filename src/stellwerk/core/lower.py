@@ -4,6 +4,7 @@ import math
 
 from msgspec import Struct
 
+from stellwerk.core.describe.placements import DEFAULT_NAMESPACE
 from stellwerk.core.describe.places import needs
 from stellwerk.core.model.resources import Alternative, GpuRequest, Request, Shape
 from stellwerk.core.model.task import ResourceRequest, Task
@@ -42,11 +43,19 @@ def lower(task: Task) -> Lowered:
             alternatives=tuple(_alternative(one, task) for one in task.resources),
             ordered=task.choice == "ordered",
             num_nodes=task.num_nodes,
+            placement=placement_key(task.placement),
         ),
         policies=policies,
         priority=_priority(task),
         queue=task.queue or DEFAULT_QUEUE,
     )
+
+
+def placement_key(named: str | None) -> str:
+    """``namespace/name`` of a placement that may be named without its namespace."""
+    if not named or "/" in named:
+        return named or ""
+    return f"{DEFAULT_NAMESPACE}/{named}"
 
 
 def _priority(task: Task) -> int:

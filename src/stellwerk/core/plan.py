@@ -12,13 +12,8 @@ from stellwerk.core.model.actions import Action, Plan, StartRun, StopRun, TellWa
 from stellwerk.core.model.decisions import Decision, Inputs
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.place.candidates import (
-    answering,
-    avoided,
-    candidates,
-    cannot,
-    fitting,
-)
+from stellwerk.core.place.bounded import Bounded
+from stellwerk.core.place.candidates import answering, avoided, cannot
 from stellwerk.core.place.decide import chosen, rank, reasons_of, waiting
 from stellwerk.core.place.lacks import Credit, Far, credit
 from stellwerk.core.place.rooms import Memory
@@ -64,6 +59,8 @@ class _Cycle:
         self.view = view
         self.memory = memory
         self.rooms = memory.rooms(view.clusters)
+        memory.placements(view.placements)
+        self.bounded = Bounded(view.placements, self.rooms)
         self.by_name = {room.cluster.name: room for room in self.rooms}
         self.versions = {part.cluster.name: part.version for part in view.clusters}
         self.facts = {part.cluster.name: part.facts for part in view.clusters}
@@ -93,7 +90,7 @@ class _Cycle:
 
     def _consider(self, head: Head, shape: ShapeView) -> bool:
         """Plans the start of a workload, or finds that it must wait."""
-        if not self._is_known_to_wait(shape.id) and fitting(shape.shape, shape.id, self.rooms):
+        if not self._is_known_to_wait(shape.id) and self.bounded.fitting(shape.shape, shape.id):
             self._start(head, shape)
             return True
         self.blocked[shape.id] = None
@@ -111,7 +108,7 @@ class _Cycle:
         return bool(self.starts or self.kept)
 
     def _start(self, head: Head, shape: ShapeView) -> None:
-        found = candidates(shape.shape, shape.id, self.rooms)
+        found = self.bounded.candidates(shape.shape, shape.id)
         decided = chosen(found, rank(found), self._inputs(shape.id))
         cluster = decided.allocation.cluster
         self.decisions.append(decided.decision)
@@ -143,8 +140,9 @@ class _Cycle:
         if not overtaken or self.kept >= KEPT_AT_ONCE:
             return
         nearest: tuple[Far, int, str, Credit] | None = None
-        replicas, avoid = shape.shape.num_nodes, avoided(shape.shape, self.rooms)
-        for index, alternative, room in answering(shape.shape, self.rooms):
+        rooms = self.bounded.allowed(shape.shape.placement)
+        replicas, avoid = shape.shape.num_nodes, avoided(shape.shape, rooms)
+        for index, alternative, room in answering(shape.shape, rooms):
             if cannot(room.cluster, alternative):
                 continue
             left, request = room.without(avoid), alternative.request
@@ -172,10 +170,11 @@ class _Cycle:
                 continue
             if waits is not None and self.memory.told.get(shape.id) == generation:
                 continue
-            found = candidates(shape.shape, shape.id, self.rooms)
+            found = self.bounded.candidates(shape.shape, shape.id)
             reasons = reasons_of(found)
             if waits is None or _kind(waits.reasons) != _kind(reasons):
-                decision = waiting(shape.shape, found, self.rooms, reasons, self._inputs(shape.id))
+                rooms = self.bounded.allowed(shape.shape.placement)
+                decision = waiting(shape.shape, found, rooms, reasons, self._inputs(shape.id))
                 self.decisions.append(decision)
                 told.append(TellWaiting(shape.id, decision.id, reasons))
             elif generation >= 0:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest
 from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.standing import NOT_YET, Decided
 from stellwerk.core.state import State, Waits
 
 HEADS = 256
@@ -59,7 +60,10 @@ class StopView(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """Everything ``plan`` may look at. ``now_ms`` and ``seed`` come in as values."""
+    """Everything ``plan`` may look at. ``now_ms`` and ``seed`` come in as values.
+
+    ``placements`` are the decisions about all placements, by key.
+    """
 
     seq: int
     now_ms: int
@@ -68,6 +72,7 @@ class View(Struct, frozen=True):
     shapes: tuple[ShapeView, ...]
     stops: tuple[StopView, ...]
     next_due_ms: int = 0
+    placements: dict[str, Decided] = {}
 
 
 class Viewer:
@@ -77,6 +82,8 @@ class Viewer:
         self._state = state
         self._clusters: dict[str, ClusterView] = {}
         self._shapes: dict[ShapeId, ShapeView] = {}
+        self._placements: dict[str, Decided] = {}
+        self._placements_at = 0
 
     def take(self, now_ms: int, seed: int = 0) -> View:
         """Cuts a view of the state at ``now_ms`` (UTC milliseconds)."""
@@ -95,7 +102,17 @@ class Viewer:
             shapes=self._shape_views(),
             stops=stops,
             next_due_ms=next_due_ms,
+            placements=self._placement_views(),
         )
+
+    def _placement_views(self) -> dict[str, Decided]:
+        """The decisions of all placements; the same object as long as none has changed."""
+        standing = self._state.standing
+        if self._placements_at != standing.version:
+            self._placements_at = standing.version
+            found = standing.placements.items()
+            self._placements = {key: one.decided or NOT_YET for key, one in found}
+        return self._placements
 
     def _cluster(self, name: str) -> ClusterView:
         version = self._state.cluster_versions[name]

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +37,7 @@ from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
+from stellwerk.core.standing import on_answers
 from stellwerk.core.state import IMAGE_SCHEMA, State, fold
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import View, Viewer
@@ -43,9 +45,13 @@ from stellwerk.drivers.base import Driver
 from stellwerk.engine.apply import Hands
 from stellwerk.engine.clock import Clock, SteadyClock
 from stellwerk.engine.measure import Measures
+from stellwerk.engine.placements import Placements, standing_batch
 from stellwerk.engine.taking_over import load_state, orders_to_repeat
 from stellwerk.engine.watch import Watch
 from stellwerk.store import PASSING, Batch, Store, StoreError
+
+if TYPE_CHECKING:
+    from stellwerk.engine.deciding import Made
 
 log = logging.getLogger("stellwerk.engine")
 
@@ -76,6 +82,7 @@ class _Happened:
         self.decisions: list[tuple[Decision, int]] = []
         self.inbox_upto: int | None = None
         self.again: list[ev.RunPlanned | ev.NoticeGiven] = []
+        self.made: dict[str, Made] = {}
 
 
 class Engine:
@@ -99,6 +106,8 @@ class Engine:
         self._hands = Hands(store, self.drivers, self._report)
         self._watch = Watch(drivers, self._report, clock)
         self._measures = Measures(self.drivers, self._report, clock)
+        self._made: list[Made] = []
+        self.placements = Placements(store, self._clock, self._take_made)
 
     @property
     def seq(self) -> int:
@@ -162,6 +171,7 @@ class Engine:
         self.state, self._image_seq = await asyncio.to_thread(load_state, self.store)
         self._viewer = Viewer(self.state)
         self._memory = Memory()
+        self.placements.adopt(self.state)
         self._durable_seq = self.state.seq
         self._inbox_seq = await asyncio.to_thread(self.store.inbox_upto)
         self.state.epoch = epoch
@@ -179,6 +189,7 @@ class Engine:
         async with asyncio.TaskGroup() as group:
             self._measures.adopt(self.state)
             watching = [*self._watch.start(group), self._measures.start(group)]
+            watching.append(group.create_task(self.placements.run(), name="placements"))
             self._hands.start(group)
             try:
                 await self._loop()
@@ -204,12 +215,16 @@ class Engine:
         happened = _Happened()
         await self._take_commands(happened)
         self._take_reports(happened)
+        self._take_answers(happened)
         wake_at_ms = await self._plan(happened)
-        if happened.records or happened.inbox_upto is not None:
+        if happened.records or happened.made or happened.inbox_upto is not None:
             await self._commit(happened)
             events = [record.event for record in happened.records]
             self._hands.carry_out(events, self.state)
             self._measures.keep_up(events, self.state)
+        else:
+            events = []
+        self.placements.keep_up(events, self._clock.now_ms())
         self._hands.carry_out(happened.again, self.state)
         if self.state.seq - self._image_seq >= IMAGE_EVERY:
             await self._save_image()
@@ -243,6 +258,24 @@ class Engine:
                 self._reconcile(happened, report)
             elif not self._is_old_news(report):
                 self._take_report(happened, report)
+
+    def _take_made(self, made: "list[Made]") -> None:
+        """Takes answers for placements, for the next cycle."""
+        self._made += made
+        self._wake.set()
+
+    def _take_answers(self, happened: _Happened) -> None:
+        made, self._made = self._made, []
+        happened.made = {one.answer.decided.decision: one for one in made}
+        self._fold(happened, on_answers(self.state, (one.answer for one in made)), ENGINE)
+
+    async def decided(self, timeout_s: float) -> None:
+        """Waits until all placements have been decided on what is known, and that is durable."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.placements.quiet()
+                while self._made or self._durable_seq < self.state.seq:
+                    await asyncio.wait_for(self._advanced.wait(), timeout_s)
 
     def _is_old_news(self, report: Report) -> bool:
         """A probe that found what is known already, give or take some disk, is no fact."""
@@ -353,6 +386,7 @@ class Engine:
             waits=tuple(waits),
             decisions=tuple(happened.decisions),
             clusters=tuple(clusters),
+            standing=standing_batch(self.state, happened.records, happened.made),
         )
 
     async def _save_image(self) -> None:

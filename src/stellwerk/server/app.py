@@ -22,6 +22,7 @@ from stellwerk.server.handlers import (
     forecast,
     gc,
     logs,
+    placements,
     plan,
     workloads,
 )
@@ -45,6 +46,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *logs.HANDLERS,
     *execs.HANDLERS,
     *fleet.HANDLERS,
+    *placements.HANDLERS,
     *events.HANDLERS,
     *blobs.HANDLERS,
     *gc.HANDLERS,

@@ -18,6 +18,7 @@ from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.view import View
 from stellwerk.drivers.base import DriverError, Folders, Tidies
+from stellwerk.engine.placements import Placements
 from stellwerk.server.feed import Feed
 from stellwerk.server.gate import Gate
 from stellwerk.server.keys import Keys
@@ -100,6 +101,15 @@ class Engine(Protocol):
 
     async def changed(self, after_seq: int, timeout_s: float) -> int:
         """Waits until the journal is past `after_seq` or the time is over; gives its seq."""
+        ...
+
+    @property
+    def placements(self) -> Placements:
+        """What decides for placements."""
+        ...
+
+    async def decided(self, timeout_s: float) -> None:
+        """Waits until all placements have been decided on what is known, and that is durable."""
         ...
 
 

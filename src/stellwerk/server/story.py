@@ -64,6 +64,10 @@ def sentence(record: ev.Record) -> str:
             | ev.ShapeWaits()
             | ev.NodeQuarantined()
             | ev.NodeResumed()
+            | ev.FleetDeclared()
+            | ev.PlacementApplied()
+            | ev.PlacementDeleted()
+            | ev.PlacementDecided()
         ):
             return ""
         case _:

@@ -4,6 +4,7 @@ from stellwerk.store.blobs import BlobStore, Collected, chunks_of
 from stellwerk.store.errors import PASSING, StoreError
 from stellwerk.store.inbox import Ack, NewCommand
 from stellwerk.store.journal import Batch
+from stellwerk.store.placements import Placed, StandingBatch
 from stellwerk.store.references import Marks
 from stellwerk.store.secrets import SecretInfo, SecretStore, SecretValue
 from stellwerk.store.store import Store
@@ -19,10 +20,12 @@ __all__ = [
     "Marks",
     "NewCommand",
     "Picked",
+    "Placed",
     "Position",
     "SecretInfo",
     "SecretStore",
     "SecretValue",
+    "StandingBatch",
     "Store",
     "StoreError",
     "Together",

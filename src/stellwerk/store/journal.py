@@ -20,8 +20,9 @@ from stellwerk.core.model.ids import DecisionId, ShapeId, WorkloadId, workload_o
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.workload import Workload
-from stellwerk.store import facts, models, schema
+from stellwerk.store import facts, models, placements, schema
 from stellwerk.store.errors import refusal
+from stellwerk.store.placements import StandingBatch
 from stellwerk.store.statements import Prepared, Row, insert_row, param
 
 PAGE = 2_000
@@ -43,6 +44,7 @@ class Batch(Struct, frozen=True):
     waits: Sequence[tuple[ShapeId, DecisionId, tuple[Reason, ...], int]] = ()
     decisions: Sequence[tuple[Decision, int]] = ()
     clusters: Sequence[tuple[Cluster, int]] = ()
+    standing: StandingBatch | None = None
 
 
 _columns = schema.journal.c
@@ -108,6 +110,8 @@ def append(conn: sa.Connection, batch: Batch) -> None:
     models.write_waits(conn, batch.waits)
     models.write_decisions(conn, batch.decisions)
     models.write_clusters(conn, batch.clusters)
+    if batch.standing is not None:
+        placements.write(conn, batch.standing)
     if batch.inbox_upto is not None:
         facts.write(conn, facts.INBOX_UPTO, batch.inbox_upto)
 

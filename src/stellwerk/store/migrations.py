@@ -29,8 +29,17 @@ def _index_projects(conn: sa.Connection) -> None:
     )
 
 
+def _add_placements(conn: sa.Connection) -> None:
+    """Room for declared fleets, placements, and the decisions about them."""
+    tables = (schema.declared, schema.placements, schema.placed, schema.parts)
+    schema.metadata.create_all(conn, tables=list(tables))
+
+
 FIRST = 1
-STEPS: tuple[Step, ...] = (Step(2, "indexes for the lists of a project", _index_projects),)
+STEPS: tuple[Step, ...] = (
+    Step(2, "indexes for the lists of a project", _index_projects),
+    Step(3, "placements and what was decided for them", _add_placements),
+)
 """Steps from `FIRST` on, in order and without gaps."""
 
 

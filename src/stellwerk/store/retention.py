@@ -56,6 +56,7 @@ _OLD_COMMANDS = Prepared(
 _WORKLOADS = Prepared(
     sa.select(_w.id, _w.doc).where(_w.id > param("after")).order_by(_w.id).limit(param("limit"))
 )
+_DECLARED = Prepared(sa.select(schema.declared.c.doc))
 _OF_SHAPES = Prepared(sa.select(schema.shapes.c.decision))
 _ROWS = {
     table.name: Prepared(sa.select(sa.func.count()).select_from(table))
@@ -107,6 +108,8 @@ class Retention:
             after = rows[-1][0]
         for (decision,) in self._read(_OF_SHAPES.all):
             yield f'"{decision}"'.encode()
+        for (doc,) in self._read(_DECLARED.all):
+            yield doc.encode()
 
     def commands_after(self, seq: int) -> Iterator[tuple[int, bytes]]:
         """All stored commands after a number, page by page."""

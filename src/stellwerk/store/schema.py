@@ -155,3 +155,36 @@ secrets = sa.Table(
     sa.Column("created_ms", BigInt, nullable=False),
     sa.Column("sealed", sa.LargeBinary, nullable=False),
 )
+
+declared = sa.Table(
+    "declared",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("doc", sa.Text, nullable=False),
+)
+
+placements = sa.Table(
+    "placements",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("doc", sa.Text, nullable=False),
+)
+
+placed = sa.Table(
+    "placed",
+    metadata,
+    sa.Column("seq", BigInt, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("at_ms", BigInt, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Index("placed_key", "key", "seq"),
+    sa.Index("placed_id", "id"),
+)
+
+parts = sa.Table(
+    "parts",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)

@@ -5,7 +5,7 @@ the disk; any thread may call them, and their order is kept. Reading methods ans
 last commit. Everything that goes wrong is a `StoreError` with a code.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,13 +21,15 @@ from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.events import Record
 from stellwerk.core.model.ids import DecisionId, ShapeId, WorkloadId
 from stellwerk.core.model.resources import Shape
-from stellwerk.store import connect, facts, images, inbox, journal, mark, views
+from stellwerk.core.model.standing import Declared, Standing
+from stellwerk.store import connect, facts, images, inbox, journal, mark, placements, views
 from stellwerk.store.blobs import BlobStore
 from stellwerk.store.disk import make_home
 from stellwerk.store.errors import StoreError, free_bytes, from_database, full
 from stellwerk.store.inbox import Ack, Agrees, NewCommand
 from stellwerk.store.journal import Batch
 from stellwerk.store.migrations import is_empty, migrate
+from stellwerk.store.placements import Placed
 from stellwerk.store.places import check_place
 from stellwerk.store.retention import Retention
 from stellwerk.store.secrets import SecretStore
@@ -262,6 +264,36 @@ class Store:
     def clusters(self) -> list[tuple[Cluster, int]]:
         """All clusters by name, each with the time it was last observed."""
         return self._read(views.clusters)
+
+    # What stands
+
+    def declared(self) -> list[Declared]:
+        """What fleet files say, by name."""
+        return self._read(placements.declared)
+
+    def placements(self) -> list[Standing]:
+        """All placements by key."""
+        return self._read(placements.placements)
+
+    def placement(self, key: str) -> Standing | None:
+        """The placement of a key (``namespace/name``)."""
+        return self._read(lambda conn: placements.placement(conn, key))
+
+    def placed(self, id: str) -> Placed | None:
+        """A decision about a placement; the newest, if several have this id."""
+        return self._read(lambda conn: placements.placed(conn, id))
+
+    def placement_history(self, key: str, limit: int) -> list[Placed]:
+        """The decisions about a placement, newest first."""
+        return self._read(lambda conn: placements.history(conn, key, limit))
+
+    def placed_before(self, seq: int) -> list[Placed]:
+        """What was decided for each placement last, before a record of the journal."""
+        return self._read(lambda conn: placements.placed_before(conn, seq))
+
+    def parts(self, ids: Iterable[str]) -> dict[str, bytes]:
+        """Parts of decisions by the hash of their content."""
+        return self._read(lambda conn: placements.parts(conn, ids))
 
     def verify(self) -> list[Problem]:
         """Reads everything and says what doesn't agree: database, journal, read models, images."""

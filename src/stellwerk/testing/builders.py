@@ -108,7 +108,11 @@ def a_request(
 
 
 def a_shape(
-    *requests: Request, ordered: bool = False, num_nodes: int = 1, infra: str = ""
+    *requests: Request,
+    ordered: bool = False,
+    num_nodes: int = 1,
+    infra: str = "",
+    placement: str = "",
 ) -> Shape:
     """A shape with one alternative for each request, or with one small one."""
     return Shape(
@@ -117,6 +121,7 @@ def a_shape(
         ),
         ordered=ordered,
         num_nodes=num_nodes,
+        placement=placement,
     )
 
 

@@ -43,6 +43,13 @@ def subject(record: EventRecord) -> str:
         return str(event.get("cluster", {}).get("name", "-"))
     if record.type in {"node-quarantined", "node-resumed"}:
         return f"{event.get('cluster', '-')}/{event.get('node', '-')}"
+    if record.type == "placement-applied":
+        placement = event.get("placement", {})
+        return f"{placement.get('namespace', '')}/{placement.get('name', '')}"
+    if record.type.startswith("placement-"):
+        return str(event.get("key", "-"))
+    if record.type == "fleet-declared":
+        return str(event.get("name", "-"))
     if workload := event.get("workload") or event.get("id"):
         return str(workload)
     if run := event.get("run"):
@@ -78,4 +85,17 @@ def _of_no_workload(event: ev.Event) -> str:
             return "resumed"
         case ev.ShapeWaits():
             return f"all of this shape wait: {', '.join(r.code for r in event.reasons[:NAMES])}"
+        case ev.FleetDeclared():
+            return f"declares {plural(event.clusters, 'cluster')}"
+        case ev.PlacementApplied():
+            return "placement applied"
+        case ev.PlacementDeleted():
+            return "placement deleted"
+        case ev.PlacementDecided():
+            return f"chosen: {_some(event.decided.clusters)}"
     return ""
+
+
+def _some(clusters: tuple[str, ...]) -> str:
+    more = f" and {len(clusters) - NAMES} more" if len(clusters) > NAMES else ""
+    return (", ".join(clusters[:NAMES]) or "none") + more

@@ -145,11 +145,6 @@ TABLE: tuple[_Line, ...] = (
         lambda node: any(_labels(node, f"stellwerk/{name}") for name in WISHES),
     ),
     _Line(
-        "placement", "resources.labels.stellwerk/placement", lambda task: task.placement,
-        "there are no placements yet", "remove the label; `infra` names a cluster",
-        lambda node: _labels(node, "stellwerk/placement"),
-    ),
-    _Line(
         "move-after", "resources.labels.stellwerk/move-after",
         lambda task: task.move_after_ms is not None,
         "a job can't be moved away from a silent cluster yet",

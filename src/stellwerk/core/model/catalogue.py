@@ -12,6 +12,7 @@ from stellwerk.core.model.endings import ENDED
 from stellwerk.core.model.placing_catalogue import OF_MOVES
 from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.reasons import TIERS, Entry, Reason, RenderedReason, Tier
+from stellwerk.core.model.standing_catalogue import OF_STANDING
 
 WAITING = {
     "never_fits": Entry(
@@ -199,6 +200,7 @@ CATALOGUE: dict[str, Entry] = {
     **OF_PLACES,
     **REFUSALS,
     **OF_DATA,
+    **OF_STANDING,
     **OF_MOVES,
 }
 

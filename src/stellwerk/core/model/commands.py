@@ -6,6 +6,7 @@ The API writes a command durably to the inbox and acknowledges it; the engine tu
 from msgspec import Struct
 
 from stellwerk.core.model.ids import BlobHash, WorkloadId
+from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.workload import Policies
 
@@ -70,12 +71,42 @@ class ResumeNode(Struct, frozen=True, tag="resume-node"):
     node: str
 
 
-Command = Submit | Cancel | Hold | Release | SetPriority | DeclareLost | ResumeNode
+class ApplyFleet(Struct, frozen=True, tag="apply-fleet", omit_defaults=True):
+    """Take over what a fleet file says: its facts in the place of those it said before, and its
+    placements. ``facts`` is what was read of ``text``.
+    """
+
+    name: str
+    text: BlobHash
+    facts: BlobHash
+    clusters: int = 0
+    placements: tuple[Placement, ...] = ()
+
+
+class DeletePlacement(Struct, frozen=True, tag="delete-placement"):
+    """Forget a placement (``namespace/name``)."""
+
+    key: str
+
+
+Command = (
+    Submit
+    | Cancel
+    | Hold
+    | Release
+    | SetPriority
+    | DeclareLost
+    | ResumeNode
+    | ApplyFleet
+    | DeletePlacement
+)
 
 
 def subject(command: Command) -> WorkloadId:
     """The workload that a command is about; "" for one about something else."""
-    return WorkloadId("") if isinstance(command, ResumeNode) else command.id
+    if isinstance(command, ResumeNode | ApplyFleet | DeletePlacement):
+        return WorkloadId("")
+    return command.id
 
 
 class Envelope(Struct, frozen=True):

@@ -9,9 +9,11 @@ from msgspec import Struct
 
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
-from stellwerk.core.model.ids import DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.workload import NoticeWhy, RunEnd
 
 
@@ -179,6 +181,36 @@ class ActionDropped(Struct, frozen=True, tag="action-dropped"):
     reason: Reason
 
 
+class FleetDeclared(Struct, frozen=True, tag="fleet-declared", omit_defaults=True):
+    """A fleet file says something else than before, or something for the first time."""
+
+    name: str
+    text: BlobHash
+    facts: BlobHash
+    clusters: int = 0
+
+
+class PlacementApplied(Struct, frozen=True, tag="placement-applied"):
+    """A placement is new, or another one than before."""
+
+    placement: Placement
+
+
+class PlacementDeleted(Struct, frozen=True, tag="placement-deleted"):
+    """A placement is gone."""
+
+    key: str
+
+
+class PlacementDecided(Struct, frozen=True, tag="placement-decided", omit_defaults=True):
+    """A placement has other clusters, groups or conditions than before. Why is stored under the id
+    of the decision.
+    """
+
+    key: str
+    decided: Decided
+
+
 Event = (
     LeaderChanged
     | ClusterObserved
@@ -200,6 +232,10 @@ Event = (
     | CancelRequested
     | CommandRefused
     | ActionDropped
+    | FleetDeclared
+    | PlacementApplied
+    | PlacementDeleted
+    | PlacementDecided
 )
 
 

@@ -57,13 +57,15 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     """All that placement looks at in a workload: equal shapes get equal verdicts.
 
     ``ordered`` says whether the alternatives are a preference order or a plain set. ``avoid`` names
-    nodes (``cluster/node``) that are used only where no other could do.
+    nodes (``cluster/node``) that are used only where no other could do. ``placement``
+    (``namespace/name``) bounds and ranks the clusters; "" = none does.
     """
 
     alternatives: tuple[Alternative, ...]
     ordered: bool = False
     num_nodes: int = 1
     avoid: tuple[str, ...] = ()
+    placement: str = ""
 
 
 class DeviceShare(Struct, frozen=True):

@@ -131,6 +131,13 @@ class Memory:
         self.blocked: dict[ShapeId, int] = {}
         self.told: dict[ShapeId, int] = {}
         self._clusters: dict[str, _Remembered] = {}
+        self._placements: object = None
+
+    def placements(self, decided: object) -> None:
+        """Takes the decisions about placements: with others, verdicts on whole shapes are void."""
+        if decided is not self._placements:
+            self._placements = decided
+            self.generation += 1
 
     def rooms(self, clusters: Iterable[ClusterView]) -> list[ClusterRoom]:
         """Gives the rooms of a view's clusters, taking over those whose view is still the same."""

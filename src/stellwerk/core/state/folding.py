@@ -8,6 +8,7 @@ from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state.live import ShapeQueue, State, Waits
+from stellwerk.core.state.standing import fold_standing
 
 RUNS_KEPT = 20
 """Runs remembered with a live workload; older ones stay in the journal."""
@@ -56,6 +57,13 @@ def fold(state: State, record: ev.Record) -> None:
                 state.tell_to_stop(changed, run)
         case ev.WorkloadEnded():
             _fold_end(state, record.at_ms, event)
+        case (
+            ev.FleetDeclared()
+            | ev.PlacementApplied()
+            | ev.PlacementDeleted()
+            | ev.PlacementDecided()
+        ):
+            fold_standing(state.standing, record.at_ms, record.actor, event)
         case ev.CommandRefused() | ev.ActionDropped():
             pass  # told in the journal; nothing of the live state follows from them
         case _:

@@ -24,7 +24,9 @@ from stellwerk.core.model.ids import (
 )
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.standing import Declared, Standing
 from stellwerk.core.model.workload import Phase, Run, Workload
+from stellwerk.core.state.standing import Policies
 
 QueueKey = tuple[int, int, WorkloadId]
 """Sorts the waiting: highest priority first, then the order of submission."""
@@ -68,6 +70,8 @@ class StateImage(Struct, frozen=True):
     waits: dict[ShapeId, Waits]
     quarantined: dict[str, dict[str, Reason]] = {}
     faults: dict[str, dict[str, tuple[WorkloadId, ...]]] = {}
+    declared: list[Declared] = []
+    placements: list[Standing] = []
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -105,6 +109,7 @@ class State:
         self.running: dict[WorkloadId, RunId] = {}
         self.to_stop: dict[WorkloadId, RunId] = {}
         self.touched: dict[WorkloadId, Workload] = {}
+        self.standing = Policies()
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
@@ -118,6 +123,8 @@ class State:
             waits={key: queue.waits for key, queue in self.shapes.items() if queue.waits},
             quarantined={name: dict(nodes) for name, nodes in self.quarantined.items()},
             faults={name: dict(nodes) for name, nodes in self.faults.items()},
+            declared=list(self.standing.declared.values()),
+            placements=list(self.standing.placements.values()),
         )
 
     @classmethod
@@ -136,6 +143,7 @@ class State:
             state.enter(workload)
         for key, waits in image.waits.items():
             state.shapes[key].waits = waits
+        state.standing.take_over(image.declared, image.placements)
         return state
 
     def drain_touched(self) -> tuple[Workload, ...]:

@@ -1,0 +1,225 @@
+"""Decides for placements in a worker thread, and packs each answer with what it was made of.
+
+This module and what it imports (numpy, expressions) are loaded when there is a first placement.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stellwerk.core.inventory.columns import FleetColumns
+from stellwerk.core.inventory.live import Inventory
+from stellwerk.core.model.ids import digest
+from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.placing import Choice, PlacingContext
+from stellwerk.core.model.standing import Decided, Inputs, Refusal, Standing, StoredDecision
+from stellwerk.core.place.explained import unpacked_bits
+from stellwerk.core.place.failures import Facts, failures
+from stellwerk.core.place.placer import Placer
+from stellwerk.core.place.placing import stored
+from stellwerk.core.standing import Answer, without_job
+from stellwerk.core.version import CORE_VERSION
+from stellwerk.engine.kept_facts import KeptFacts, named, packed
+
+MOST_REFUSALS = 16
+"""Of so many clusters that can run work here it is told why they weren't chosen."""
+WORDS_KEPT = 10_000
+BEHIND = Refusal("others are better", "it passes, but ranks behind those chosen")
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class Made(Struct, frozen=True):
+    """An answer, with what is stored of it and what it refers to that isn't stored yet."""
+
+    answer: Answer
+    data: bytes
+    parts: dict[str, bytes]
+
+
+class Decider:
+    """All placements over one inventory. Used by one thread at a time."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._standing: dict[str, Standing] = {}
+        self._specs: dict[str, str] = {}
+        self._facts = KeptFacts()
+        self._placer: Placer | None = None
+        self._namespaces: tuple[str, ...] = ()
+        self._words: dict[tuple[str, str], Refusal] = {}
+        self._choices: dict[str, Choice] = {}
+        self._here: dict[str, None] = {}
+
+    def apply(self, put: Iterable[Standing], dropped: Iterable[str], here: Iterable[str]) -> None:
+        """Takes over placements; ``here`` are the clusters that can run work."""
+        self._here = dict.fromkeys(sorted(here)[:MOST_REFUSALS])
+        for key in dropped:
+            if self._standing.pop(key, None) is not None and self._placer is not None:
+                self._placer.drop(key)
+            self._choices.pop(key, None)
+        for one in put:
+            key = one.placement.key
+            one = replace(one, placement=without_job(one.placement))  # noqa: PLW2901
+            self._standing[key] = one
+            self._specs[key] = self._spec(one.placement)
+            if self._placer is not None:
+                self._put(self._placer, one)
+
+    def _spec(self, placement: Placement) -> str:
+        id, data = packed(placement)
+        self._facts.part(id, data)
+        return id
+
+    def _put(self, placer: Placer, one: Standing) -> None:
+        key = one.placement.key
+        placer.put(one.placement)
+        placer.ledger.set(key, one.decided.clusters if one.decided else ())
+
+    def answers(self, now_ms: int, used: Sequence[str] = ()) -> Iterator[Made]:
+        """Decides what must be decided anew; gives the answers that are others than before.
+
+        Of placements that are ``used`` by work it is also told anew why clusters are refused.
+        """
+        placer = self._take_facts()
+        for choice in placer.replan(now_ms):
+            made = self._made(placer, choice, now_ms)
+            if made is not None:
+                yield made
+        for key in used:
+            if key in self._standing:
+                again = self._choices.get(key) or placer.decide(key, now_ms)
+                made = self._made(placer, again, now_ms)
+                if made is not None:
+                    yield made
+                self._choices[key] = again
+
+    def requeue_at_ms(self) -> int:
+        """When time alone changes something; 0 = never."""
+        return self._placer.requeue_at_ms() if self._placer is not None else 0
+
+    def _take_facts(self) -> Placer:
+        """Brings the columns up to date; other clusters than before make them anew."""
+        inventory = self._inventory
+        inventory.refresh()
+        namespaces = tuple(sorted({one.placement.namespace for one in self._standing.values()}))
+        reshaped = inventory.reshaped or namespaces != self._namespaces
+        placer = self._placer
+        known = placer.columns.row if placer is not None else {}
+        anew = bool(inventory.gone) or any(name not in known for name in inventory.changed)
+        if not (placer is None or reshaped or anew or inventory.changed):
+            return placer
+        self._choices = {}
+        self._namespaces = namespaces
+        if placer is None or anew:
+            placer = self._anew(namespaces)
+        else:
+            self._update(placer, namespaces if reshaped else None)
+        inventory.seen()
+        return placer
+
+    def _anew(self, namespaces: tuple[str, ...]) -> Placer:
+        fleet = self._inventory.fleet(namespaces)
+        placer = self._placer = Placer(FleetColumns.of(fleet))
+        for one in self._standing.values():
+            self._put(placer, one)
+        around = replace(fleet, clusters=(), taken=(), told={}, contradictions=())
+        self._facts.around(around)
+        self._facts.rows(self._inventory.rows, self._inventory.rows, anew=True)
+        return placer
+
+    def _update(self, placer: Placer, namespaces: tuple[str, ...] | None) -> None:
+        columns, rows = placer.columns, self._inventory.rows
+        changed = [rows[name] for name in self._inventory.changed]
+        taken = {
+            row.cluster.name: row.taken
+            for row in changed
+            if columns.taken.get(row.cluster.name, ()) != row.taken
+        }
+        columns.update([row.cluster for row in changed])
+        if taken:
+            columns.take(taken)
+        if namespaces is not None:
+            fleet = self._inventory.fleet(namespaces)
+            columns.around(fleet)
+            columns.stamp += 1
+            around = replace(fleet, clusters=(), taken=(), told={}, contradictions=())
+            self._facts.around(around)
+        else:
+            columns.told.update((row.cluster.name, row.told) for row in changed)
+        self._facts.rows(rows, self._inventory.changed, anew=False)
+
+    def _made(self, placer: Placer, choice: Choice, now_ms: int) -> Made | None:
+        key = choice.placement
+        one = self._standing[key]
+        refused = self._refused(placer, choice, now_ms)
+        decided = _decided(choice, refused)
+        if one.says(decided):
+            return None
+        shared = choice.explanation.shared
+        shared_id = choice.explanation.shared_id
+        if shared is not None and not self._facts.knows(shared_id):
+            self._facts.part(shared_id, named(_encode(shared))[1])
+        looked_ms = shared.now_ms if shared is not None else now_ms
+        inputs = Inputs(self._specs[key], self._facts.table(), now_ms, looked_ms, CORE_VERSION)
+        id = f"pd-{digest((key, inputs, decided.matters))}"
+        decided = replace(decided, decision=id)
+        self._standing[key] = replace(one, decided=decided, decided_for=one.version)
+        data = _encode(StoredDecision(id, inputs, stored(choice)))
+        return Made(Answer(key, one.version, decided), data, self._facts.fresh())
+
+    def _refused(self, placer: Placer, choice: Choice, now_ms: int) -> dict[str, Refusal]:
+        rows = placer.columns.row
+        chosen = (*choice.clusters, *choice.standby)
+        names = [name for name in self._here if name in rows and name not in chosen]
+        return {name: self._why_not(placer, choice, name, now_ms) for name in names}
+
+    def _why_not(self, placer: Placer, choice: Choice, name: str, now_ms: int) -> Refusal:
+        shared = choice.explanation.shared_id
+        known = self._words.get((shared, name)) if shared else None
+        if known is None:
+            placement = self._standing[choice.placement].placement
+            known = why_not(placement, choice, placer.columns, name, now_ms)
+            if len(self._words) >= WORDS_KEPT:
+                self._words.clear()
+            self._words[shared, name] = known
+        return known
+
+
+def why_not(
+    placement: Placement, choice: Choice, columns: FleetColumns, name: str, now_ms: int
+) -> Refusal:
+    """The first rule that keeps a cluster from being chosen, in words."""
+    shared, row = choice.explanation.shared, columns.row[name]
+    facts = Facts(placement, columns, PlacingContext(now_ms))
+    if shared is None:
+        return Refusal("the placement is broken", choice.status.message)
+    if not unpacked_bits(shared.candidates, shared.size)[row]:
+        for rule in facts.membership(row):
+            return Refusal(rule.rule, rule.found)
+        return Refusal("it is in the sets that may be chosen from")
+    for column in shared.filters:
+        if unpacked_bits(column.failed, shared.size)[row]:
+            for rule in failures(facts, row, column.name, column.details.get(row, ())):
+                return Refusal(rule.rule, rule.found)
+            return Refusal(column.name)
+    return BEHIND
+
+
+def _decided(choice: Choice, refused: dict[str, Refusal]) -> Decided:
+    passed = choice.explanation.passed
+    return Decided(
+        decision="",
+        clusters=choice.clusters,
+        totals=choice.totals,
+        standby=choice.standby,
+        groups=choice.groups,
+        conditions=choice.conditions,
+        unscheduled=choice.unscheduled,
+        moves=choice.moves,
+        refused=refused,
+        candidates=sum(byte.bit_count() for byte in passed),
+        kept=choice.kept,
+    )

@@ -1,0 +1,140 @@
+"""Packs what decisions about placements were made of, so that each part is stored only once."""
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from stellwerk.core.model.fleet import Fleet
+from stellwerk.core.model.standing import FactRow, FactTable
+
+ID_BYTES = 8
+SHARE_OF_BASE = 16
+"""A table that differs from its base in more than one row of so many is stored whole."""
+KNOWN_PARTS = 100_000
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class Reads(Protocol):
+    """Gives parts by their ids."""
+
+    def parts(self, ids: Iterable[str]) -> dict[str, bytes]:
+        """Those that there are."""
+        ...
+
+
+def packed(value: object) -> tuple[str, bytes]:
+    """The id and the stored form of a part."""
+    return named(_encode(value))
+
+
+def named(data: bytes) -> tuple[str, bytes]:
+    """The same of what is encoded already."""
+    return hashlib.sha256(data).digest()[:ID_BYTES].hex(), zlib.compress(data, 1)
+
+
+def unpacked(data: bytes) -> bytes:
+    """What was encoded."""
+    return zlib.decompress(data)
+
+
+class KeptFacts:
+    """The facts of a fleet as of one moment after another; only what is new becomes a part."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, bytes] = {}
+        self._names: list[str] = []
+        self._base = ""
+        self._base_rows = b""
+        self._since: dict[int, bytes] = {}
+        self._stored: dict[str, None] = {}
+        self._fresh: dict[str, bytes] = {}
+        self._around = ""
+        self._id = ""
+
+    def around(self, fleet: Fleet) -> None:
+        """Takes what isn't a cluster."""
+        self._around, data = packed(fleet)
+        self._note(self._around, data)
+        self._id = ""
+
+    def rows(self, rows: dict[str, FactRow], changed: Iterable[str], *, anew: bool) -> None:
+        """Takes changed clusters; ``anew`` where others are there than before."""
+        names = list(changed)
+        for name in names:
+            id, data = packed(rows[name])
+            self._note(id, data)
+            self._ids[name] = bytes.fromhex(id)
+        if anew:
+            self._names = sorted(rows)
+            self._base = ""
+        else:
+            places = {name: row for row, name in enumerate(self._names)} if names else {}
+            self._since.update((places[name], self._ids[name]) for name in names)
+        self._id = ""
+
+    def table(self) -> str:
+        """The id of the facts as they are now; what must be stored for it waits in `fresh`."""
+        if self._id:
+            return self._id
+        if not self._base or len(self._since) * SHARE_OF_BASE > len(self._names):
+            self._base_rows = b"".join(self._ids[name] for name in self._names)
+            self._since = {}
+            self._base, data = packed(FactTable(self._around, self._base_rows))
+            self._note(self._base, data)
+            self._id = self._base
+        else:
+            table = FactTable(self._around, base=self._base, changed=self._since)
+            self._id, data = packed(table)
+            self._note(self._id, data)
+        return self._id
+
+    def part(self, id: str, data: bytes) -> None:
+        """Takes another part that decisions refer to."""
+        self._note(id, data)
+
+    def knows(self, id: str) -> bool:
+        """Whether a part was taken already."""
+        return id in self._stored
+
+    def fresh(self) -> dict[str, bytes]:
+        """The parts that aren't stored yet, once."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    def _note(self, id: str, data: bytes) -> None:
+        if id not in self._stored:
+            if len(self._stored) >= KNOWN_PARTS:
+                self._stored = {}
+            self._stored[id] = None
+            self._fresh[id] = data
+
+
+def read_rows(store: Reads, id: str) -> tuple[list[FactRow], Fleet]:
+    """The facts of a table: its rows in the order of names, and what is around them."""
+    table = _table(store, id)
+    rows, around = table.rows, table.around
+    if table.base:
+        rows = _table(store, table.base).rows
+    ids = [rows[at : at + ID_BYTES].hex() for at in range(0, len(rows), ID_BYTES)]
+    for row, changed in table.changed.items():
+        ids[row] = changed.hex()
+    found = store.parts([around, *ids])
+    decode = msgspec.msgpack.Decoder(FactRow).decode
+    fleet = msgspec.msgpack.decode(unpacked(found[around]), type=Fleet)
+    return _decoded(ids, found, decode), fleet
+
+
+def _decoded(ids: Sequence[str], found: dict[str, bytes], decode: "_Decode") -> list[FactRow]:
+    return [decode(unpacked(found[id])) for id in ids]
+
+
+class _Decode(Protocol):
+    def __call__(self, buf: bytes, /) -> FactRow: ...
+
+
+def _table(store: Reads, id: str) -> FactTable:
+    return msgspec.msgpack.decode(unpacked(store.parts([id])[id]), type=FactTable)

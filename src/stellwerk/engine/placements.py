@@ -1,0 +1,307 @@
+"""Keeps the decisions of placements up to date: what changed goes to a worker thread, answers back.
+
+Nothing of it is loaded or done before there is a declared fleet or a placement. Facts change in
+memory alone; what follows from them is journaled when a decision changes.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stellwerk.core.inventory.live import FleetFacts, Inventory
+from stellwerk.core.inventory.merge import Source
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.fleet import Contradiction, Fleet
+from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.standing import Declared, FactRow, Standing
+from stellwerk.core.standing import Answer
+from stellwerk.core.state import State
+from stellwerk.engine.clock import Clock
+from stellwerk.store import Placed, StandingBatch, Store, StoreError
+
+if TYPE_CHECKING:
+    from stellwerk.engine.deciding import Decider, Made
+
+log = logging.getLogger("stellwerk.engine")
+
+ANSWERS_AT_ONCE = 512
+"""So many answers become durable together."""
+DAY_MS = 86_400_000
+RETRY_S = 5.0
+
+
+class Seen(Struct, frozen=True):
+    """A cluster with a driver as the state has it."""
+
+    cluster: Cluster
+    taken: tuple[Allocation, ...]
+
+
+class Work(Struct, frozen=True):
+    """What changed since the worker was last given something."""
+
+    declared: tuple[Declared, ...] | None
+    seen: tuple[Seen, ...]
+    told: tuple[tuple[str, Source], ...]
+    put: tuple[Standing, ...]
+    dropped: tuple[str, ...]
+    used: tuple[str, ...]
+    here: tuple[str, ...]
+
+
+class Placements:
+    """The placements of one engine. ``deliver`` takes answers back onto the loop."""
+
+    def __init__(self, store: Store, clock: Clock, deliver: "Callable[[list[Made]], None]") -> None:
+        self._store = store
+        self._clock = clock
+        self._deliver = deliver
+        self._lock = threading.Lock()
+        self._inventory = Inventory()
+        self._decider: Decider | None = None
+        self._read: dict[str, Declared] = {}
+        self._asked = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._due_ms = 0
+        self._is_active = False
+        self._declared_changed = False
+        self._dirty: dict[str, None] = {}
+        self._told: dict[str, Source] = {}
+        self._put: dict[str, None] = {}
+        self._used: dict[str, None] = {}
+        self._state = State()
+
+    # on the loop
+
+    def adopt(self, state: State) -> None:
+        """Takes over everything that stands, as after a start."""
+        self._state = state
+        self._put = dict.fromkeys(state.standing.placements)
+        self._declared_changed = bool(state.standing.declared)
+        self._is_active = bool(state.standing.placements or state.standing.declared)
+        self._dirty = dict.fromkeys(state.clusters)
+        self._look_at_used()
+        self._wake()
+
+    def keep_up(self, events: Iterable[ev.Event], now_ms: int) -> None:
+        """Notes what has changed, and whether it is time to look again."""
+        changed = False
+        for event in events:
+            changed = self._note(event) or changed
+        if changed or (self._due_ms and now_ms >= self._due_ms):
+            self._look_at_used()
+            self._wake()
+
+    def _note(self, event: ev.Event) -> bool:
+        match event:
+            case ev.FleetDeclared():
+                self._declared_changed = self._is_active = True
+            case ev.PlacementApplied():
+                self._put[event.placement.key] = None
+                self._is_active = True
+            case ev.PlacementDeleted():
+                self._put[event.key] = None
+            case ev.ClusterObserved():
+                self._dirty[event.cluster.name] = None
+            case ev.NodeQuarantined() | ev.NodeResumed():
+                self._dirty[event.cluster] = None
+            case ev.RunPlanned():
+                self._dirty[event.allocation.cluster] = None
+            case ev.RunEnded():
+                self._dirty.update(dict.fromkeys(self._state.clusters))
+            case ev.Submitted() if event.submit.shape.placement:
+                return event.submit.shape.placement not in self._used
+            case _:
+                return False
+        return True
+
+    def tell(self, key: str, source: Source) -> None:
+        """Takes what a source of scores says now."""
+        self._told[key] = source
+        self._wake()
+
+    def _look_at_used(self) -> None:
+        found = (queue.shape.placement for queue in self._state.shapes.values())
+        self._used = dict.fromkeys(sorted(key for key in found if key))
+
+    def _wake(self) -> None:
+        if self._is_active:
+            self._quiet.clear()
+            self._asked.set()
+        else:
+            self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Waits until everything that is known has been looked at."""
+        await self._quiet.wait()
+
+    async def run(self) -> None:
+        """Gives the worker what changed, for ever."""
+        while True:
+            wait_s = (
+                max(0.0, (self._due_ms - self._clock.now_ms()) / 1000) if self._due_ms else None
+            )
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), wait_s)
+            self._asked.clear()
+            self._due_ms = 0
+            work, loop = self._work(), asyncio.get_running_loop()
+
+            def deliver(made: "list[Made]", loop: asyncio.AbstractEventLoop = loop) -> None:
+                loop.call_soon_threadsafe(self._deliver, made)
+
+            try:
+                self._due_ms = await asyncio.to_thread(self._decide, work, deliver)
+            except StoreError as error:
+                log.error("placements can't be decided now: %s", error)  # noqa: TRY400
+                self._again(work)
+                await asyncio.sleep(RETRY_S)
+                self._asked.set()
+                continue
+            if not self._asked.is_set():
+                self._quiet.set()
+
+    def _work(self) -> Work:
+        standing, clusters = self._state.standing, self._state.clusters
+        names = [name for name in self._dirty if name in clusters]
+        work = Work(
+            declared=tuple(standing.declared.values()) if self._declared_changed else None,
+            seen=tuple(
+                Seen(clusters[name], tuple(self._state.allocations.get(name, {}).values()))
+                for name in names
+            ),
+            told=tuple(self._told.items()),
+            put=tuple(standing.placements[k] for k in self._put if k in standing.placements),
+            dropped=tuple(k for k in self._put if k not in standing.placements),
+            used=tuple(self._used),
+            here=tuple(clusters),
+        )
+        self._declared_changed = False
+        self._dirty, self._told, self._put = {}, {}, {}
+        return work
+
+    def _again(self, work: Work) -> None:
+        """What couldn't be looked at is looked at again."""
+        self._declared_changed |= work.declared is not None
+        self._dirty.update((one.cluster.name, None) for one in work.seen)
+        for key, source in work.told:
+            self._told.setdefault(key, source)
+        self._put.update((one.placement.key, None) for one in work.put)
+        self._put.update(dict.fromkeys(work.dropped))
+
+    # in the worker
+
+    def _decide(self, work: Work, deliver: "Callable[[list[Made]], None]") -> int:
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            self._take(work, now_ms)
+            if self._decider is None and not work.put:
+                return 0
+            if self._decider is None:
+                made = import_module("stellwerk.engine.deciding").Decider(self._inventory)
+                self._decider = made
+            decider: Decider = self._decider
+            decider.apply(work.put, work.dropped, work.here)
+            chunk: list[Made] = []
+            for one in decider.answers(now_ms, work.used):
+                chunk.append(one)
+                if len(chunk) == ANSWERS_AT_ONCE:
+                    deliver(chunk)
+                    chunk = []
+            if chunk:
+                deliver(chunk)
+            due_ms = decider.requeue_at_ms()
+            return min(due_ms, now_ms + DAY_MS) if due_ms else 0
+
+    def _take(self, work: Work, now_ms: int) -> None:
+        if work.declared is not None:
+            self._declare(work.declared)
+        for seen in work.seen:
+            self._inventory.probed(seen.cluster, seen.taken, now_ms)
+        for key, source in work.told:
+            self._inventory.say(f"told/{key}", source)
+        self._inventory.refresh()
+
+    def _declare(self, declared: Iterable[Declared]) -> None:
+        """Reads the files that say something new."""
+        for one in declared:
+            before = self._read.get(one.name)
+            if before is not None and before.facts == one.facts:
+                continue
+            read = read_facts(self._store.blobs.get(one.facts))
+            self._inventory.say_file(one.name, read.sources)
+            self._read[one.name] = one
+
+    # asked by others, in a thread
+
+    def fleet(self, namespaces: Iterable[str] = ()) -> Fleet:
+        """The fleet as it is believed to be now."""
+        with self._lock:
+            self._inventory.refresh()
+            return self._inventory.fleet(namespaces)
+
+    def what_if_applied(
+        self, name: str, facts: FleetFacts, placements: Iterable[Placement]
+    ) -> list[Answer]:
+        """What would be decided otherwise if a file were applied."""
+        with self._lock:
+            twin = self._inventory.copy()
+        twin.say_file(name, facts.sources)
+        twin.refresh()
+        standing = {one.placement.key: one for one in self._store.placements()}
+        for placement in placements:
+            before = standing.get(placement.key) or Standing(placement)
+            standing[placement.key] = replace(before, placement=placement)
+        decider: Decider = import_module("stellwerk.engine.deciding").Decider(twin)
+        decider.apply(standing.values(), (), ())
+        return [one.answer for one in decider.answers(self._clock.now_ms())]
+
+    def row(self, name: str) -> tuple[FactRow, tuple[Contradiction, ...]] | None:
+        """What is known of one cluster."""
+        with self._lock:
+            self._inventory.refresh()
+            row = self._inventory.rows.get(name)
+            return None if row is None else (row, self._inventory.contradictions.get(name, ()))
+
+
+def read_facts(data: bytes) -> FleetFacts:
+    """What was read of a fleet file."""
+    return msgspec.json.decode(data, type=FleetFacts)
+
+
+def standing_batch(
+    state: State, records: Iterable[ev.Record], made: "dict[str, Made]"
+) -> StandingBatch | None:
+    """What of a cycle is stored of what stands; None = nothing."""
+    declared: dict[str, Declared] = {}
+    placed: list[Placed] = []
+    parts: dict[str, bytes] = {}
+    for record in records:
+        match record.event:
+            case ev.FleetDeclared():
+                declared[record.event.name] = state.standing.declared[record.event.name]
+            case ev.PlacementDeleted():
+                placed.append(Placed(record.seq, record.event.key, "", record.at_ms, b""))
+            case ev.PlacementDecided():
+                id = record.event.decided.decision
+                if id in made:
+                    data = made[id].data
+                    placed.append(Placed(record.seq, record.event.key, id, record.at_ms, data))
+            case _:
+                continue
+    for one in made.values():
+        parts.update(one.parts)
+    changed = state.standing.drain_changed()
+    if not (declared or placed or changed or parts):
+        return None
+    return StandingBatch(tuple(declared.values()), changed, tuple(placed), parts)

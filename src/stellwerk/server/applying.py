@@ -1,0 +1,193 @@
+"""Takes a fleet file in: all that is wrong with it at once, else what it changes."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from stellwerk.core.describe.fleet import FleetRead, read_fleet
+from stellwerk.core.inventory.live import FleetFacts
+from stellwerk.core.inventory.merge import merge
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.commands import ApplyFleet
+from stellwerk.core.model.errors import Notice, Problem, SpecError
+from stellwerk.core.model.ids import BlobHash
+from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.standing import NOT_YET, Standing
+from stellwerk.engine.placements import Placements, read_facts
+from stellwerk.server import standing_models as models
+from stellwerk.server.placements import condition
+from stellwerk.store import Store
+
+NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,79}")
+STDIN = "stdin"
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A fleet file without a fault."""
+
+    name: str
+    read: FleetRead
+    facts: FleetFacts
+
+
+def read(body: models.ApplyBody, now_ms: int) -> Reading:
+    """Reads a file; raises SpecError with everything that is wrong with it."""
+    name = body.name or os.path.basename(body.file) or STDIN
+    found = read_fleet(body.text, file=body.file, now_ms=now_ms)
+    problems = list(found.problems)
+    if NAME.fullmatch(name) is None:
+        message = f"`{name[:80]}` can't be the name of a fleet file"
+        help = "letters, digits, `-`, `_` and `.`; give one with `--as NAME`"
+        problems.append(Problem("fleet/name", message, help))
+    for placement in found.placements:
+        problems += troubles(placement, body.file)
+    if problems:
+        raise SpecError(problems)
+    keys = tuple(one.key for one in found.placements)
+    return Reading(name, found, FleetFacts(found.sources, keys))
+
+
+def troubles(placement: Placement, file: str) -> list[Problem]:
+    """What makes a placement one that can't be decided."""
+    from stellwerk.core.place.checks import all_troubles
+    from stellwerk.core.place.compat import rules_of
+    from stellwerk.core.place.expressions import Expressions
+
+    found = all_troubles(placement, rules_of(placement), Expressions())
+    return [
+        Problem(
+            "placement/spec",
+            f"placement {placement.key}: {one.message}",
+            one.help,
+            file=file,
+            path=f"spec.{one.path}" if one.path else "",
+        )
+        for one in found
+    ]
+
+
+def command_of(store: Store, body: models.ApplyBody, one: Reading) -> ApplyFleet:
+    """The command, with what it refers to stored."""
+    facts = msgspec.json.encode(one.facts)
+    text = body.text.encode()
+    before = next((each for each in store.declared() if each.name == one.name), None)
+    if before is not None and before.text == hashlib.sha256(text).hexdigest():
+        return ApplyFleet(one.name, before.text, before.facts, before.clusters, one.read.placements)
+    return ApplyFleet(
+        name=one.name,
+        text=BlobHash(store.blobs.put(text)),
+        facts=BlobHash(store.blobs.put(facts)),
+        clusters=len(one.read.fleet.clusters),
+        placements=one.read.placements,
+    )
+
+
+def answer(
+    store: Store,
+    one: Reading,
+    was: "Was",
+    now: dict[str, tuple[list[str], list[models.ConditionView]]],
+    *,
+    dry_run: bool,
+) -> models.Applied:
+    """What a file changed, or would change; `now` are the decisions after it."""
+    clusters = {each.name: each for each in one.read.fleet.clusters}
+    own = [placement.key for placement in one.read.placements]
+    listed = []
+    for placement in one.read.placements:
+        before = was.standing.get(placement.key)
+        change = "new"
+        if before is not None:
+            change = "same" if before.placement == placement else "changed"
+        listed.append(_applied(placement.key, change, was, now))
+    moved = [
+        _applied(key, "same", was, now)
+        for key in now
+        if key not in own and now[key][0] != was.clusters(key)
+    ]
+    return models.Applied(
+        name=one.name,
+        dry_run=dry_run,
+        clusters=len(clusters),
+        added=[name for name in clusters if name not in was.declared],
+        changed=[n for n in clusters if n in was.declared and was.declared[n] != clusters[n]],
+        removed=[name for name in was.declared if name not in clusters],
+        placements=listed,
+        moved=moved,
+        notices=[*one.read.notices, *_left_out(was, own)],
+        seq=store.seq(),
+    )
+
+
+class Was(msgspec.Struct, frozen=True):
+    """What there was before: the file's own clusters and placements, and all placements."""
+
+    declared: dict[str, Cluster]
+    placements: tuple[str, ...]
+    standing: dict[str, Standing]
+
+    def clusters(self, key: str) -> list[str]:
+        """What a placement had."""
+        one = self.standing.get(key)
+        return list((one.decided or NOT_YET).clusters) if one is not None else []
+
+
+def before(store: Store, name: str) -> Was:
+    """What the file of this name said until now."""
+    standing = {one.placement.key: one for one in store.placements()}
+    known = next((each for each in store.declared() if each.name == name), None)
+    if known is None:
+        return Was({}, (), standing)
+    facts = read_facts(store.blobs.get(known.facts))
+    clusters = {one.name: one for one in merge(facts.sources).clusters}
+    return Was(clusters, facts.placements, standing)
+
+
+def _applied(
+    key: str,
+    change: str,
+    was: Was,
+    now: dict[str, tuple[list[str], list[models.ConditionView]]],
+) -> models.AppliedPlacement:
+    clusters, conditions = now.get(key, (was.clusters(key), []))
+    return models.AppliedPlacement(key, change, was.clusters(key), clusters, conditions)
+
+
+def _left_out(was: Was, own: Sequence[str]) -> list[Notice]:
+    """A placement that isn't in its file any more stays; that is said."""
+    return [
+        Notice(
+            "placement/left-out",
+            f"{key} was in this file before and isn't any more; it stays as it is",
+            f"`stw placement delete {key}` removes it",
+        )
+        for key in was.placements
+        if key not in own and key in was.standing
+    ]
+
+
+def decided_of(
+    standing: Iterable[Standing],
+) -> dict[str, tuple[list[str], list[models.ConditionView]]]:
+    """What all placements have."""
+    return {
+        one.placement.key: (
+            list((one.decided or NOT_YET).clusters),
+            [condition(each) for each in (one.decided or NOT_YET).conditions],
+        )
+        for one in standing
+    }
+
+
+def would_be(
+    placements: Placements, one: Reading
+) -> dict[str, tuple[list[str], list[models.ConditionView]]]:
+    """What placements would get; only those that would get something else."""
+    answers = placements.what_if_applied(one.name, one.facts, one.read.placements)
+    return {
+        each.key: (list(each.decided.clusters), [condition(c) for c in each.decided.conditions])
+        for each in answers
+    }

@@ -1,0 +1,173 @@
+"""Placements and declared fleets: applying, looking, explaining, deleting."""
+
+import asyncio
+from typing import Annotated
+
+from litestar import get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from stellwerk.core.model.commands import DeletePlacement
+from stellwerk.server import applying
+from stellwerk.server import standing_models as models
+from stellwerk.server.handlers.workloads import EFFECT_S, AnyRequest, actor_of
+from stellwerk.server.placements import PlacementPages
+from stellwerk.server.services import SETTLE_S, Given
+
+FLEET_BYTES = 300 * 2**20
+DECIDED_S = 5.0
+"""How long an answer waits for the decisions that follow from it."""
+
+LimitOf = Annotated[
+    int, QueryParameter(name="limit", ge=1, le=1000, description="At most so many.")
+]
+FirstOf = Annotated[str, QueryParameter(name="first", description="The id of a decision.")]
+SecondOf = Annotated[str, QueryParameter(name="second", description="The id of another one.")]
+
+
+@post(
+    "/fleet/apply",
+    tags=["fleet"],
+    summary="Apply a fleet file",
+    status_code=200,
+    request_max_body_size=FLEET_BYTES,
+)
+async def apply(
+    data: JSONBody[models.ApplyBody], request: AnyRequest, services: Given
+) -> models.Applied:
+    """Takes over placements, and what is declared of clusters, in the place of what the file of
+    this name said before. What can't be understood or decided is refused with every problem at
+    once, and nothing of the file counts. A dry run tells what would become of it.
+    """
+    store, engine = services.store, services.engine
+    await services.settled(SETTLE_S)
+    one = await asyncio.to_thread(applying.read, data, services.clock.now_ms())
+    was = await asyncio.to_thread(applying.before, store, one.name)
+    if data.dry_run:
+        now = await asyncio.to_thread(applying.would_be, engine.placements, one)
+        return await asyncio.to_thread(applying.answer, store, one, was, now, dry_run=True)
+    command = await asyncio.to_thread(applying.command_of, store, data, one)
+    await services.order(command, actor_of(request), request.headers.get("idempotency-key", ""))
+    await services.settled(EFFECT_S)
+    await engine.decided(DECIDED_S)
+    standing = await asyncio.to_thread(store.placements)
+    now = applying.decided_of(standing)
+    return await asyncio.to_thread(applying.answer, store, one, was, now, dry_run=False)
+
+
+@get("/placements", tags=["fleet"], summary="All placements", opt={"open_to_group": True})
+async def list_placements(services: Given) -> models.PlacementRows:
+    """Each placement with the clusters that it has chosen."""
+    await services.settled(SETTLE_S)
+    return await asyncio.to_thread(PlacementPages(services.store).rows)
+
+
+@get(
+    "/placements/{namespace:str}/{name:str}",
+    tags=["fleet"],
+    summary="One placement",
+    opt={"open_to_group": True},
+)
+async def show_placement(
+    namespace: FromPath[str], name: FromPath[str], services: Given
+) -> models.PlacementShow:
+    """Everything about a placement; `object` can be applied again."""
+    await services.settled(SETTLE_S)
+    pages = PlacementPages(services.store)
+    return await asyncio.to_thread(pages.show, f"{namespace}/{name}")
+
+
+@post(
+    "/placements/{namespace:str}/{name:str}/delete",
+    tags=["fleet"],
+    summary="Delete a placement",
+    status_code=200,
+)
+async def delete_placement(
+    namespace: FromPath[str], name: FromPath[str], request: AnyRequest, services: Given
+) -> models.Deleted:
+    """Forgets a placement; work that names it waits until there is one again."""
+    key = f"{namespace}/{name}"
+    await services.settled(SETTLE_S)
+    pages = PlacementPages(services.store)
+    await asyncio.to_thread(pages.find, key)
+    header = request.headers.get("idempotency-key", "")
+    await services.order(DeletePlacement(key), actor_of(request), header)
+    await services.settled(EFFECT_S)
+    return models.Deleted(key)
+
+
+@post(
+    "/placements/{namespace:str}/{name:str}/explain",
+    tags=["fleet"],
+    summary="Explain a placement",
+    status_code=200,
+    opt={"open_to_group": True},
+)
+async def explain_placement(
+    namespace: FromPath[str],
+    name: FromPath[str],
+    data: JSONBody[models.ExplainBody],
+    services: Given,
+) -> models.PlacementExplained:
+    """Why these clusters and not others, as it was decided; with `changes`, what would be chosen
+    now if things were so.
+    """
+    key = f"{namespace}/{name}"
+    pages = PlacementPages(services.store)
+    if not data.changes:
+        return await asyncio.to_thread(pages.explain, key, data)
+
+    def ask() -> models.PlacementExplained:
+        namespaces = {one.placement.namespace for one in services.store.placements()}
+        fleet = services.engine.placements.fleet(sorted(namespaces))
+        return pages.what_if(key, data, fleet, services.clock.now_ms())
+
+    return await asyncio.to_thread(ask)
+
+
+@get(
+    "/placements/{namespace:str}/{name:str}/history",
+    tags=["fleet"],
+    summary="Decisions of a placement",
+    opt={"open_to_group": True},
+)
+async def placement_history(
+    namespace: FromPath[str], name: FromPath[str], services: Given, limit: LimitOf = 50
+) -> models.History:
+    """What was decided for a placement, newest first."""
+    pages = PlacementPages(services.store)
+    return await asyncio.to_thread(pages.history, f"{namespace}/{name}", limit)
+
+
+@get(
+    "/placed/{decision:str}/replay",
+    tags=["fleet"],
+    summary="Replay a decision",
+    opt={"open_to_group": True},
+)
+async def replay(decision: FromPath[str], services: Given) -> models.Replayed:
+    """Computes a decision about a placement again from what was stored of it."""
+    return await asyncio.to_thread(PlacementPages(services.store).replay, decision)
+
+
+@get(
+    "/placed/difference",
+    tags=["fleet"],
+    summary="Compare decisions",
+    opt={"open_to_group": True},
+)
+async def difference(first: FirstOf, second: SecondOf, services: Given) -> models.Difference:
+    """Why one decision about a placement isn't another: inputs, verdicts and scores."""
+    return await asyncio.to_thread(PlacementPages(services.store).difference, first, second)
+
+
+HANDLERS = [
+    apply,
+    list_placements,
+    show_placement,
+    delete_placement,
+    explain_placement,
+    placement_history,
+    replay,
+    difference,
+]
