@@ -1,0 +1,1 @@
+"""Who is next, and may they: order, quota, flavors, preemption, fair shares."""

@@ -1,0 +1,247 @@
+"""The kept state of queueing: the quota tree with its usage, who waits, and who holds what.
+
+Everything here costs what changed: a workload that comes, starts or goes touches its queue and the
+cohorts above it. `decide` reads it; `apply` carries out what was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import msgspec
+
+from stellwerk.core.model.queueing import (
+    Admission,
+    LocalQueue,
+    Pair,
+    QueuedWorkload,
+    QueueObjects,
+)
+from stellwerk.core.queue.entries import PODS, Holder, QueueState, Waiter, World
+from stellwerk.core.queue.outcome import Admitted, Outcome, Waits
+from stellwerk.core.queue.past_use import penalty, weighed
+from stellwerk.core.queue.topology import Place, Room
+from stellwerk.core.queue.tree import QuotaNode, QuotaTree
+from stellwerk.core.queue.waiting import Waiting
+
+
+class Refused(NamedTuple):
+    """A workload that isn't in any heap, and why: the reference's reason, and what it is about."""
+
+    workload: QueuedWorkload
+    why: str
+    note: str
+
+
+class Queues:
+    """All queues of one configuration. Only `compat: kueue` is there."""
+
+    def __init__(self, objects: QueueObjects, *, now_ms: int = 0, compat: str = "kueue") -> None:
+        if compat != "kueue":
+            raise ValueError(f"there is no policy {compat!r}")
+        self.objects = objects
+        self.now_ms = now_ms
+        self.tree = QuotaTree(objects.queues, objects.cohorts)
+        flavors = {one.name: one for one in objects.flavors}
+        states = {
+            spec.name: QueueState(spec, self.tree.queues[spec.name], flavors)
+            for spec in objects.queues
+        }
+        self.past_use: dict[str, float] = {}
+        self.world = World(flavors, _rooms(objects), states, self.past_use)
+        self.local_queues = {one.key: one for one in objects.local_queues}
+        self.consumed: dict[str, dict[str, float]] = {}
+        self.penalties: dict[str, dict[str, float]] = {}
+        rules = objects.settings.past_use
+        self.waiting = {
+            name: Waiting(by_past_use=rules is not None and state.spec.usage_based)
+            for name, state in states.items()
+        }
+        for name, state in states.items():
+            state.inactive = self._inactive(name)
+        if rules is not None:
+            for local in objects.local_queues:
+                self.consumed[local.key] = {k: float(v) for k, v in local.consumed.items()}
+                self._weigh(local)
+        self.waiters: dict[str, Waiter] = {}
+        self.holders: dict[str, Holder] = {}
+        self.refused: dict[str, Refused] = {}
+        self._later: list[tuple[int, str]] = []
+
+    def _inactive(self, name: str) -> tuple[str, str] | None:
+        """Why a queue takes nothing in, if it doesn't: a reason, and what it is about."""
+        state = self.world.queues[name]
+        if state.node.broken:
+            return "CohortCycle", state.spec.cohort
+        if state.spec.stop != "None":
+            return "Stopped", state.spec.stop
+        for group in state.spec.groups:
+            for one in group.flavors:
+                flavor = self.world.flavors.get(one.flavor)
+                if flavor is None:
+                    return "FlavorNotFound", one.flavor
+                if flavor.topology and flavor.name not in self.world.rooms:
+                    return "TopologyNotFound", flavor.topology
+        return None
+
+    def local_queue_of(self, workload: QueuedWorkload) -> LocalQueue | None:
+        """The local queue of a workload, if it came through one that is there."""
+        return self.local_queues.get(f"{workload.namespace}/{workload.local_queue}")
+
+    def queue_of(self, workload: QueuedWorkload) -> QueueState | None:
+        """The cluster queue that a workload waits in."""
+        local = self.local_queue_of(workload)
+        name = workload.cluster_queue if local is None else local.queue
+        return self.world.queues.get(name)
+
+    def submit(self, workload: QueuedWorkload) -> None:
+        """A workload that wants to start."""
+        self.refused.pop(workload.key, None)
+        queue = self.queue_of(workload)
+        local = self.local_queue_of(workload)
+        if queue is None:
+            missing = workload.cluster_queue or (local.queue if local else workload.local_queue)
+            self.refused[workload.key] = Refused(workload, "Misconfigured", missing)
+            return
+        stopped = local is not None and local.stop != "None"
+        why = "inactive" if not workload.active else "gated" if workload.gated else ""
+        why = why or (f"local queue {local.key}" if local is not None and stopped else "")
+        if why:
+            self.refused[workload.key] = Refused(workload, "Suspended", why)
+            return
+        waiter = Waiter(workload, queue)
+        self.waiters[workload.key] = waiter
+        if workload.requeue_at_ms > self.now_ms:
+            heappush(self._later, (workload.requeue_at_ms, workload.key))
+        else:
+            self.waiting[queue.name].push(waiter)
+
+    def hold(self, workload: QueuedWorkload) -> None:
+        """A workload that holds quota already, as its admission says."""
+        admission = workload.admission
+        queue = self.world.queues.get(admission.queue) if admission is not None else None
+        if admission is None or queue is None:
+            self.refused[workload.key] = Refused(workload, "Misconfigured", workload.cluster_queue)
+            return
+        usage: dict[Pair, int] = {}
+        places: list[Place] = []
+        given = {one.name: one for one in admission.pod_sets}
+        for pods in workload.pod_sets:
+            one = given.get(pods.name)
+            if one is None:
+                continue
+            for resource, amount in queue.requests(pods, one.count).items():
+                flavor = one.flavors.get(resource)
+                if flavor is not None:
+                    pair = Pair(flavor, resource)
+                    usage[pair] = usage.get(pair, 0) + amount
+            room = next((f for f in one.flavors.values() if f in self.world.rooms), "")
+            each = {**pods.requests, PODS: 1000}
+            places += [
+                Place(room, tuple(values.split(",")), count, each)
+                for values, count in one.domains.items()
+                if room
+            ]
+        holder = Holder(workload, queue, usage, tuple(places))
+        self.world.put(holder)
+        queue.holders[workload.key] = self.holders[workload.key] = holder
+
+    def advance(self, now_ms: int) -> None:
+        """Lets in whose wait after a requeue is over."""
+        self.now_ms = now_ms
+        while self._later and self._later[0][0] <= now_ms:
+            _, key = heappop(self._later)
+            waiter = self.waiters.get(key)
+            if waiter is not None:
+                self.waiting[waiter.queue.name].push(waiter)
+
+    def heads(self) -> Iterator[Waiter]:
+        """The next workload of each active queue."""
+        for name, waiting in self.waiting.items():
+            if waiting.active and self.world.queues[name].inactive is None:
+                head = waiting.head(self.past_use)
+                if head is not None:
+                    yield head
+
+    def apply(self, outcome: Outcome, now_ms: int) -> None:
+        """Carries a decision out: quota is taken, victims are marked, heads are parked."""
+        for admitted in outcome.admitted:
+            self._admit(admitted, now_ms)
+        for evicted in outcome.evicted:
+            self.holders[evicted.key].evicted = True
+        for waits in outcome.waits:
+            self._requeue(waits)
+
+    def _admit(self, admitted: Admitted, now_ms: int) -> None:
+        waiter = self.waiters.pop(admitted.key)
+        self.waiting[admitted.queue].remove(waiter)
+        admission = Admission(
+            admitted.queue, admitted.pod_sets, now_ms, admitted=not admitted.checks
+        )
+        self.hold(msgspec.structs.replace(waiter.workload, admission=admission))
+        rules = self.objects.settings.past_use
+        local = self.local_queue_of(waiter.workload)
+        if rules is None or local is None:
+            return
+        total: dict[str, int] = {}
+        for pair, amount in self.holders[admitted.key].usage.items():
+            total[pair.resource] = total.get(pair.resource, 0) + amount
+        extra = self.penalties.setdefault(local.key, {})
+        for name, more in penalty(total, rules).items():
+            extra[name] = extra.get(name, 0.0) + more
+        self._weigh(local)
+
+    def _weigh(self, local: LocalQueue) -> None:
+        rules = self.objects.settings.past_use
+        if rules is not None:
+            extra = self.penalties.get(local.key, {})
+            self.past_use[local.key] = weighed(local, self.consumed[local.key], extra, rules)
+
+    def _requeue(self, waits: Waits) -> None:
+        waiter, waiting = self.waiters[waits.key], self.waiting[waits.queue]
+        waiter.tried = waits.tried
+        sticky = bool(waits.victims) and waits.why == "WaitingForPreemptedWorkloads"
+        if waiter.queue.spec.strategy == "StrictFIFO":
+            sticky = False
+        if waits.parks:
+            waiter.stick(False)
+            waiting.park(waiter)
+        elif sticky != waiter.sticky:
+            waiter.stick(sticky)
+            waiting.push(waiter)
+
+    def release(self, key: str, *, again: bool = False) -> None:
+        """A holder is gone: its quota is free, and who was parked in its tree may try again.
+
+        ``again`` = it was evicted and waits anew.
+        """
+        holder = self.holders.pop(key)
+        del holder.queue.holders[key]
+        self.world.drop(holder)
+        self.stir(holder.queue.node)
+        if again:
+            self.submit(msgspec.structs.replace(holder.workload, admission=None, evicted=False))
+
+    def stir(self, node: QuotaNode) -> None:
+        """Something changed in a tree: its parked workloads become active, and try all flavors."""
+        for queue in node.root().queues():
+            waiting = self.waiting[queue.name]
+            for waiter in waiting.parked.values():
+                waiter.tried = {}
+            waiting.unpark()
+
+    def pending(self) -> Iterator[Waiter]:
+        """Everybody who waits in a queue, queue by queue, in order."""
+        for waiting in self.waiting.values():
+            yield from waiting.ordered(self.past_use)
+
+
+def _rooms(objects: QueueObjects) -> Mapping[str, Room]:
+    known = {one.name: one for one in objects.topologies}
+    return {
+        flavor.name: Room(flavor, known[flavor.topology], objects.nodes)
+        for flavor in objects.flavors
+        if flavor.topology in known
+    }
