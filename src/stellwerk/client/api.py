@@ -24,6 +24,7 @@ from stellwerk.client.connection import UnreachableError
 from stellwerk.client.execs import Execs
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
 from stellwerk.client.parts import Query, list_query, new_key, part, with_key
+from stellwerk.client.placements import PlacementCalls
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.streams import EventReader, LogReader, Retry
 from stellwerk.client.wire import (
@@ -53,7 +54,7 @@ ASK_BLOBS = 100_000
 LONG_POLL_MS = 25_000
 
 
-class Client(Execs):
+class Client(Execs, PlacementCalls):
     """A connection to one server, which is started when it is first needed (`start=False`: not)."""
 
     # submitting
