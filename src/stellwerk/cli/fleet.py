@@ -15,7 +15,7 @@ from stellwerk.cli.render.units import rfc3339
 from stellwerk.core.describe.fleet import FleetRead, read_fleet
 from stellwerk.core.describe.fleet_amounts import parse_moment
 from stellwerk.core.describe.tasks import read_command, read_tasks
-from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.errors import Notice, Problem, StellwerkError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.fleet_plan import FleetPlanRecord, TaskRecord
 from stellwerk.core.model.placement import Placement
@@ -69,28 +69,33 @@ def plan_fleet(wish: FleetWish) -> FleetPlanRecord:
     """The plan, with what the changes make of it; raises with everything that is wrong."""
     problems: list[Problem] = []
     read = _fleet(wish, problems)
-    named = _tasks(wish, problems)
     told = () if read is None else read.problems
-    if read is not None and not wish.lenient:
+    # What can't be read at all leaves nothing to go on with, however lenient.
+    if read is not None and not (wish.lenient and read.fleet.clusters):
         problems += told
-    elif read is not None:
-        # What can't be read at all leaves nothing to go on with.
-        problems += (one for one in told if not read.fleet.clusters)
+    named = _tasks(wish, problems)
     if read is None or problems:
         raise StellwerkError(dict.fromkeys(problems))
     world = World(read.fleet, (*read.placements, OPEN), wish.at_ms, tuple(t.task for t in named))
     before = _planned(world, named, ())
     _check(world.fleet, wish.only)
     at = rfc3339(wish.at_ms)
-    notes = tuple(_contradictions(world.fleet))
+    notes = (*map(_told, read.notices), *_contradictions(world.fleet))
     if not wish.changes:
         tasks = _records(before, named, wish.only)
-        return FleetPlanRecord(at, tasks, notes=notes, problems=told)
+        return FleetPlanRecord(at=at, tasks=tasks, notes=notes, problems=told)
     changed = apply_changes(world, wish.changes)
     after = _planned(changed, named, before.decisions)
     tasks = _records(after, named, wish.only)
     moves = differences(_records(before, named), _records(after, named), after.answers)
-    return FleetPlanRecord(at, tasks, wish.changes, moves, notes, told)
+    return FleetPlanRecord(
+        at=at,
+        asked_if=wish.changes,
+        changes=moves,
+        tasks=tasks,
+        notes=notes,
+        problems=told,
+    )
 
 
 def _fleet(wish: FleetWish, problems: list[Problem]) -> FleetRead | None:
@@ -194,6 +199,10 @@ def _check(fleet: Fleet, only: tuple[str, ...]) -> None:
     ]
     if problems:
         raise StellwerkError(problems)
+
+
+def _told(notice: Notice) -> str:
+    return notice.message + (f"; {notice.help}" if notice.help else "")
 
 
 def _contradictions(fleet: Fleet) -> Iterable[str]:

@@ -119,11 +119,11 @@ def _outcome(task: TaskRecord, terminal: Terminal) -> list[str]:
 
 
 def _given(task: TaskRecord, one: Given, terminal: Terminal) -> list[str]:
-    nodes = [part.node for part in one.nodes if part.node]
+    nodes = [part.node for part in one.nodes if part.node not in {"", one.cluster}]
     on = f" {','.join(dict.fromkeys(nodes))}" if nodes else ""
-    what = one.asks
+    what = one.devices or one.asks
     if task.kind == "service":
-        what = f"{plural(one.replicas, 'replica')} with {one.asks}"
+        what = f"{plural(one.replicas, 'replica')} with {what}"
     group = f", group {one.group}" if one.group else ""
     parts = [_starts(one.figures.starts_s)]
     if one.after:
@@ -165,7 +165,7 @@ def _passed(task: TaskRecord, terminal: Terminal, *, wide: bool) -> list[str]:
         return []
     columns = _head(task)
     by_score = task.objective == "score"
-    columns += _scores(rows) if by_score or wide else []
+    columns += _scores(rows, raw=wide) if by_score or wide else []
     columns += _figures(task) if not by_score or wide else []
     if any(map(_note, rows)):
         columns.append(Column("note", "NOTE", _note, grows=True))
@@ -189,16 +189,16 @@ def _head(task: TaskRecord) -> list[Column[CandidateRecord]]:
         Column("cluster", "CLUSTER", lambda one: one.cluster),
         Column("verdict", "VERDICT", lambda one: Cell(one.verdict, VERDICTS.get(one.verdict, ""))),
     ]
-    if len(task.asks) > 1:
-        columns.append(Column("asks", "WITH", lambda one: one.asks))
+    if len({one.devices or one.asks for one in task.candidates if one.verdict != "refused"}) > 1:
+        columns.append(Column("with", "WITH", lambda one: one.devices or one.asks))
     return columns
 
 
-def _scores(rows: Sequence[CandidateRecord]) -> list[Column[CandidateRecord]]:
-    """A column for each score, as it counts in the sum."""
+def _scores(rows: Sequence[CandidateRecord], *, raw: bool) -> list[Column[CandidateRecord]]:
+    """A column for each score, as it counts in the sum; with ``raw`` what was measured too."""
     titles = {score.title: score.weight for one in rows for score in one.scores}
     columns: list[Column[CandidateRecord]] = [
-        Column(title, f"{title} x{weight}", _contribution(title), right=True)
+        Column(title, f"{title} x{weight}", _contribution(title, raw=raw), right=True)
         for title, weight in titles.items()
     ]
     total: Column[CandidateRecord] = Column(
@@ -207,12 +207,15 @@ def _scores(rows: Sequence[CandidateRecord]) -> list[Column[CandidateRecord]]:
     return [*columns, total]
 
 
-def _contribution(title: str) -> Callable[[CandidateRecord], str]:
+def _contribution(title: str, *, raw: bool) -> Callable[[CandidateRecord], str]:
     def cell(one: CandidateRecord) -> str:
         found = next((score for score in one.scores if score.title == title), None)
         if found is None:
             return ""
-        return "unknown" if found.value is None else str(found.contribution)
+        if found.value is None:
+            return "unknown"
+        measured = f" ({found.raw:g} {found.unit})" if raw and found.raw is not None else ""
+        return f"{found.contribution}{measured}"
 
     return cell
 
@@ -232,7 +235,7 @@ def _figures(task: TaskRecord) -> list[Column[CandidateRecord]]:
             Column("hour", "AN HOUR", lambda one: _usd(one.figures.usd_per_hour), right=True)
         )
     if task.data:
-        columns.append(Column("moves", "MOVES", _moves))
+        columns.append(Column("moves", "MOVES", _moves, grows=True))
     return columns
 
 

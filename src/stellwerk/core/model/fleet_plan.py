@@ -37,12 +37,14 @@ class Refusal(Struct, frozen=True):
 class CandidateRecord(Struct, frozen=True):
     """One cluster: the verdict, every score, every number, every rule that it fails.
 
-    ``asks`` is the alternative that counts there, as it is written in the task.
+    ``asks`` is the alternative of the task that counts there; ``devices`` what a node of it gets,
+    none where it gets nothing.
     """
 
     cluster: str
     verdict: str
     asks: str
+    devices: str
     rank: int
     total: int | None
     margin: int | None
@@ -66,6 +68,7 @@ class Given(Struct, frozen=True):
 
     cluster: str
     asks: str
+    devices: str
     replicas: int
     nodes: tuple[NodePart, ...]
     figures: Figures
@@ -92,10 +95,10 @@ class TaskRecord(Struct, frozen=True):
     """One task of a plan.
 
     ``verdict``: placed, waits (for a task of this plan), partly, nowhere, broken. ``replicas`` and
-    ``unplaced`` count replicas of a service, else 1; so many clusters fewer than asked for were found
-    are ``missing_clusters``. ``margin`` says by how much the chosen beat
-    ``runner_up``. ``course`` is to run where the data is, to move it, or to wait. ``turns`` are the
-    clusters that would take it with the fewest changes, where it goes nowhere.
+    ``unplaced`` count replicas of a service, else 1; ``missing_clusters`` is how many fewer were
+    found than asked for. ``margin`` says by how much the chosen beat ``runner_up``. ``course`` is
+    to run where the data is, to move it, or to wait. ``turns`` are the clusters that would take it
+    with the fewest changes, where it goes nowhere.
     """
 
     name: str
@@ -139,16 +142,16 @@ class ChangeRecord(Struct, frozen=True):
     cost_usd: float | None = None
 
 
-class FleetPlanRecord(Struct, frozen=True):
+class FleetPlanRecord(Struct, frozen=True, kw_only=True):
     """A whole plan. ``at`` is the moment that it is for (RFC 3339).
 
     ``changes`` is there where something was asked with `--if`.
     """
 
+    version: int = VERSION
     at: str
-    tasks: tuple[TaskRecord, ...]
     asked_if: tuple[str, ...] = ()
     changes: tuple[ChangeRecord, ...] = ()
+    tasks: tuple[TaskRecord, ...]
     notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
-    version: int = VERSION

@@ -16,6 +16,12 @@ from stellwerk.core.place.on_fleet import Answer
 
 LITTLE_S = 1.0
 LITTLE_USD = 0.005
+BETTER = {
+    "finish": "it is over sooner there",
+    "start": "it starts sooner there",
+    "cost": "it costs less there",
+    "weighted": "money and time until the end are less there together",
+}
 UNKNOWN = Figures(None, None, None, 0.0, None, None, None)
 
 
@@ -84,11 +90,9 @@ def _rules(one: CandidateRecord) -> tuple[str, ...]:
 
 
 def _better(new: TaskRecord, left: str, taken: str, gain: str | float) -> str:
-    by_name = {one.cluster: one for one in new.candidates}
-    if new.objective == "score" or left not in by_name or taken not in by_name:
+    if new.objective == "score":
         return f"{taken} is better than {left} by {gain:g} points" if gain else f"{taken} is better"
-    parts = _effects(by_name[left].figures, by_name[taken].figures)
-    return f"{taken} is better now: " + (", ".join(parts) or "by what is compared")
+    return BETTER.get(new.objective, f"{taken} is better")
 
 
 def _moved(
@@ -118,6 +122,12 @@ def _stays(new: TaskRecord, old: Given, one: Given) -> ChangeRecord:
         parts.insert(0, f"{one.replicas} replicas in place of {old.replicas}")
     if old.asks != one.asks:
         parts.insert(0, f"on {one.asks} in place of {old.asks}")
+    sources = {move.data: move.source for move in old.figures.moves}
+    for move in one.figures.moves:
+        if sources.get(move.data, "") != move.source:
+            instead = sources.get(move.data)
+            before = f" in place of {instead}" if instead else ""
+            parts.insert(0, f"{move.data} comes from {move.source}{before}")
     sentence = f"{new.name} stays on {one.cluster}; {', '.join(parts)}"
     return _record(new, old, one, sentence, ())
 

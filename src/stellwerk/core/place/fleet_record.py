@@ -88,6 +88,11 @@ def asked(request: Request) -> str:
     return ", ".join(parts)
 
 
+def devices_given(option: Option) -> str:
+    """The accelerators that a node of an option gets: `4 H100`."""
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(option.devices.items()))
+
+
 def figures_of(option: Option) -> Figures:
     """The numbers of an option, rounded to thousandths."""
     one = option.estimate
@@ -159,6 +164,7 @@ def _candidate(answer: Answer, one: Explained) -> CandidateRecord:
         cluster=one.cluster,
         verdict=one.verdict,
         asks=asked(option.request),
+        devices=devices_given(option),
         rank=one.rank,
         total=one.total,
         margin=one.margin,
@@ -211,6 +217,7 @@ def _given(answer: Answer) -> tuple[Given, ...]:
         given = Given(
             cluster=name,
             asks=asked(option.request),
+            devices=devices_given(option),
             replicas=answer.replicas.get(name, 0),
             nodes=parts,
             figures=figures_of(option),

@@ -49,7 +49,7 @@ class Option(Struct, frozen=True):
     """One alternative on one cluster: what it would be given, what that takes, what forbids it.
 
     ``parts`` are nodes and devices (of a service those of one replica), free ``from_s`` seconds
-    from now, when the task ``after`` is over.
+    from now, when the task ``after`` is over; ``devices`` counts those on a node by kind.
     """
 
     alternative: int
@@ -57,6 +57,7 @@ class Option(Struct, frozen=True):
     estimate: ClusterEstimate
     usd_per_hour: float | None
     parts: Parts = ()
+    devices: dict[str, int] = {}
     from_s: float = 0.0
     after: str = ""
     failed: tuple[FailedRule, ...] = ()
@@ -168,6 +169,7 @@ def _option(
         estimate=estimate,
         usd_per_hour=usd_per_hour(job, cluster),
         parts=parts,
+        devices=job.devices if parts else {},
         from_s=from_s,
         after=after,
         failed=tuple(failed),

@@ -1,0 +1,216 @@
+"""`stw plan --fleet`: files alone are read, all that is wrong is told, no server is asked."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stellwerk.cli import output
+from stellwerk.cli.terminal import Terminal
+from stellwerk.core.place.changes import CHANGES
+from tests.cli.conftest import Stw
+
+FLEET = """
+apiVersion: stellwerk/v1
+kind: Cluster
+name: big
+driver: ssh
+cpus: 8
+memory: 64Gi
+gpus: A100-80GB:2
+costs: {usd_per_gpu_hour: {A100-80GB: 1.0}}
+---
+apiVersion: stellwerk/v1
+kind: Cluster
+name: small
+driver: ssh
+cpus: 8
+memory: 32Gi
+gpus: T4:1
+---
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {name: gpu, namespace: lab}
+spec: {}
+"""
+TRAIN = """
+name: train
+run: python train.py
+resources:
+  accelerators: A100-80GB:2
+  labels: {stellwerk/placement: gpu, stellwerk/expected-runtime: 2h}
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a fleet and a task; the terminal has 100 columns."""
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.yaml").write_text(FLEET)
+    Path("train.yaml").write_text(TRAIN)
+    monkeypatch.setattr(output, "terminal_of", lambda *_, **__: Terminal(True, False, True, 100))
+    return tmp_path
+
+
+def plan(stw: Stw, *arguments: str) -> list[str]:
+    """What is said of a plan that comes about."""
+    result = stw("plan", "--fleet", "fleet.yaml", *arguments)
+    assert result.code == 0, result.err
+    return result.lines
+
+
+def test_the_answer_is_on_one_page(stw: Stw) -> None:
+    """Where it goes, what that takes, every cluster, every rule with its change."""
+    assert plan(stw, "train.yaml") == [
+        "train  2 A100-80GB, ~2 h",
+        "  policy: gpu; best is what has the highest sum of scores",
+        "  -> big (2 A100-80GB): starts now, over in 2 h, 4 USD",
+        "",
+        "      CLUSTER  VERDICT  Balance x1  Steady x1    =",
+        "  ->  big      chosen          100          0  100",
+        "  refused:",
+        "    small  has 1 T4, asked is 2 A100-80GB",
+        "             -> 2 more A100-80GB free",
+    ]
+
+
+def test_a_command_and_flags_do_for_a_file(stw: Stw) -> None:
+    """As for `run`; without a placement it may go everywhere, and is over soonest."""
+    lines = plan(stw, "--gpus", "T4:1", "--", "python", "x.py")
+    assert lines[0].endswith("  1 T4, of unknown length")
+    assert lines[1].startswith("  policy: no placement")
+    assert lines[2] == "  -> small (1 T4): starts now, 0 USD"
+    assert plan(stw, "train.yaml", "--gpus", "T4:1")[2].startswith("  -> small (1 T4)")
+
+
+def test_tasks_of_one_name_are_told_apart(stw: Stw) -> None:
+    """And the second waits for the first."""
+    lines = plan(stw, "train.yaml", "train.yaml")
+    assert "  -> big (2 A100-80GB): starts in 2 h, when train is over, over in 4 h, 4 USD" in lines
+    assert any(line.startswith("train-2  ") for line in lines)
+
+
+def test_a_task_that_goes_nowhere_says_what_would_do(stw: Stw) -> None:
+    """The clusters with the fewest changes."""
+    lines = plan(stw, "train.yaml", "--if", "taint big x:NoSelect")
+    assert lines[0] == "if taint big x:NoSelect:"
+    assert lines[1].startswith("  train leaves big and goes nowhere because big: tainted for 0 s")
+    assert "  -> nowhere" in lines
+    assert "     would do: big: tolerate x:NoSelect" in lines
+
+
+def test_wide_shows_scores_and_numbers(stw: Stw) -> None:
+    """Both views of the same candidates."""
+    header = next(line for line in plan(stw, "train.yaml", "-o", "wide") if "CLUSTER" in line)
+    assert all(word in header for word in ("Balance x1", "STARTS", "COST"))
+
+
+def test_plain_characters_are_enough(stw: Stw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No arrow, where a terminal hasn't got it."""
+    plain = Terminal(True, False, False, 80)
+    monkeypatch.setattr(output, "terminal_of", lambda *_, **__: plain)
+    lines = plan(stw, "train.yaml", "--if", "lose big")
+    assert "\n".join(lines).isascii()
+    assert max(map(len, lines)) <= 80
+
+
+def test_everything_wrong_is_told_at_once(stw: Stw) -> None:
+    """In the fleet, in each task, on the command line; nothing is planned then."""
+    Path("fleet.yaml").write_text(FLEET.replace("memory: 64Gi", "memry: 64Gi"))
+    Path("bad.yaml").write_text("resorces: {}\n")
+    result = stw("plan", "--fleet", "fleet.yaml", "train.yaml", "bad.yaml", "none.yaml")
+    lines = result.err.splitlines()
+    assert (result.code, result.out) == (2, "")
+    assert [line.split("]")[0] for line in lines[:-1]] == [
+        "error[spec/missing",
+        "error[spec/unknown-field",
+        "error[spec/unknown-field",
+        "error[spec/unreadable",
+    ]
+    assert lines[-1] == "4 errors, nothing was planned (exit 2)"
+
+
+def test_what_is_wrong_may_count_as_not_there(stw: Stw) -> None:
+    """With `--lenient` the rest is planned on, and what is wrong is said all the same."""
+    Path("fleet.yaml").write_text(FLEET.replace("memory: 32Gi", "memory: 32Xi"))
+    strict = stw("plan", "--fleet", "fleet.yaml", "train.yaml")
+    lenient = stw("plan", "--fleet", "fleet.yaml", "train.yaml", "--lenient")
+    assert (strict.code, strict.out, lenient.code) == (2, "", 0)
+    assert "  -> big (2 A100-80GB): starts now, over in 2 h, 4 USD" in lenient.lines
+    assert "small" not in lenient.out
+    assert lenient.err.splitlines()[0] == strict.err.splitlines()[0]
+    record = stw("plan", "--fleet", "fleet.yaml", "train.yaml", "--lenient", "-o", "json")
+    assert json.loads(record.out)["problems"][0]["code"] == "spec/value"
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "expected"),
+    [
+        (
+            "gpu,",
+            ["--if", "lose bgi"],
+            "error[if/change]  `lose bgi`: there is no cluster `bgi`; did",
+        ),
+        (
+            "gpu,",
+            ["--only", "bgi"],
+            "error[fleet/cluster]  there is no cluster `bgi`; did you mean",
+        ),
+        ("gpu,", ["--at", "noon"], "error[usage/value]  `noon` is no moment  help: write `2026-"),
+        (
+            "gpv,",
+            [],
+            "error[fleet/placement]  train.yaml  there is no placement `gpv` in the fleet  ",
+        ),
+        ("gpu, stellwerk/data: imgs,", [], "error[data/unknown]  train.yaml  no data set `imgs`"),
+    ],
+)
+def test_what_does_not_exist_is_told_with_what_does(
+    change: str, arguments: list[str], expected: str, stw: Stw
+) -> None:
+    """One line each, exit code 2."""
+    Path("train.yaml").write_text(TRAIN.replace("gpu,", change))
+    result = stw("plan", "--fleet", "fleet.yaml", "train.yaml", *arguments)
+    assert result.code == 2
+    assert result.err.startswith(expected)
+
+
+def test_options_of_fleets_need_one(stw: Stw) -> None:
+    """And several files do."""
+    result = stw("plan", "train.yaml", "train.yaml", "--if", "lose x", "--lenient")
+    assert result.code == 2
+    assert [line.partition("  help")[0] for line in result.err.splitlines()[:3]] == [
+        "error[usage/arguments]  got unexpected words (train.yaml)",
+        "error[usage/option]  `--if` is about a fleet",
+        "error[usage/option]  `--lenient` is about a fleet",
+    ]
+    assert stw("plan", "--fleet", "fleet.yaml").err.startswith("error[usage/what]  no task to plan")
+
+
+def test_the_changes_are_listed(stw: Stw) -> None:
+    """Each with how it is written."""
+    lines = stw("plan", "--if", "help").lines
+    assert [line.split()[0] for line in lines] == list(CHANGES)
+
+
+def test_nothing_of_a_server_is_loaded_or_started(files: Path) -> None:
+    """Neither the server's parts nor its libraries, nor a file of its own."""
+    probe = (
+        "import atexit, sys; sys.argv = ['stw', 'plan', '--fleet', 'fleet.yaml', 'train.yaml']\n"
+        "atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))\n"
+        "from stellwerk.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"HOME": str(files), "STELLWERK_HOME": str(files / "state"), "PATH": ""},
+    )
+    loaded = done.stderr.split()
+    heavy = ("stellwerk.server", "stellwerk.engine", "stellwerk.store", "sqlalchemy", "litestar")
+    assert not [name for name in heavy if name in loaded]
+    assert "train  2 A100-80GB, ~2 h" in done.stdout
+    assert not (files / "state").exists()
