@@ -1,10 +1,15 @@
 """Submitting, listing, showing and steering over a real socket."""
 
 import re
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from tests.server.stage import Stage
+from stellwerk.core.model.task import JobRecovery
+from stellwerk.server.accept import Read
+from stellwerk.server.models import SubmitItem
+from tests.server.stage import Stage, read_item
 
 
 def test_a_job_from_submit_to_its_end(stage: Stage) -> None:
@@ -63,6 +68,28 @@ def test_a_waiting_workload_says_why_and_where_it_stands(stage: Stage) -> None:
     assert explained["decision"]["candidates"][0]["shortfalls"][0]["text"] == (
         "CPUs: 4 wanted, 0 free, 4 at most"
     )
+
+
+def test_one_that_isnt_due_yet_has_no_reason_of_another(home_of_its_own: str) -> None:
+    """What others of its shape once waited for doesn't hold for a try that waits for its time."""
+
+    def tried_twice(item: SubmitItem) -> Read:
+        read = read_item(item)
+        again = JobRecovery(max_restarts_on_errors=1)
+        resources = tuple(replace(one, job_recovery=again) for one in read.task.resources)
+        return replace(read, task=replace(read.task, resources=resources))
+
+    with Stage(Path(home_of_its_own), tried_twice) as stage:
+        first, second = stage.submit("cpus 4"), stage.submit("cpus 4")
+        path = f"/v1/workloads/{second['id']}"
+        stage.until(lambda: stage.get(path).json["decision"], "it waits for room")
+        stage.post(f"/v1/workloads/{first['id']}/cancel")
+        stage.end(stage.started(first["id"]))
+        stage.end(stage.started(second["id"]), 1)
+        stage.until(lambda: stage.phase(second["id"]) == "Pending", "it is tried again")
+        show, explained = stage.get(path).json, stage.get(f"{path}/explain").json
+        assert [one["code"] for one in show["reasons"]] == ["retrying"]
+        assert (show["decision"], explained["decision"]) == (None, None)
 
 
 def test_what_can_never_fit_is_refused_with_the_largest_that_would(stage: Stage) -> None:

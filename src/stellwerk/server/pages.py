@@ -82,7 +82,7 @@ class Pages:
         waits: Mapping[ShapeId, Wait],
         places: Mapping[str, views.Place],
     ) -> models.Row:
-        reasons = self._why(workload, waits.get(workload.shape), places)
+        reasons = self._why(workload, self._wait_of(workload, waits), places)
         return views.row(workload, self.shape(workload.shape), reasons, self._sampled(workload))
 
     def _sampled(self, workload: Workload) -> Usage | None:
@@ -93,7 +93,7 @@ class Pages:
         """Everything about one workload; `told` is what its newest run tells of itself."""
         seq = self._store.seq()
         shape = self.shape(workload.shape)
-        wait = self._waits_of([workload]).get(workload.shape)
+        wait = self._wait_of(workload, self._waits_of([workload]))
         why = self._why(workload, wait, self._places_of([workload]))
         return models.Show(
             **views.headline(workload, shape, why, told.usage),
@@ -117,7 +117,7 @@ class Pages:
         """The decision behind a run (0: the newest, or why it waits) with its reasons."""
         seq = self._store.seq()
         shape = self.shape(workload.shape)
-        wait = self._waits_of([workload]).get(workload.shape)
+        wait = self._wait_of(workload, self._waits_of([workload]))
         run = next((run for run in workload.runs if run.number == number), None)
         name = run.decision if run else self._decision_id(workload, wait)
         found = self._store.decision(DecisionId(name)) if name else None
@@ -174,6 +174,13 @@ class Pages:
         found = {shape: self._store.waits(shape) for shape in shapes}
         return {shape: wait for shape, wait in found.items() if wait is not None}
 
+    def _wait_of(self, workload: Workload, waits: Mapping[ShapeId, Wait]) -> Wait | None:
+        """What its shape was found to wait for; of one that isn't due yet nothing was looked at."""
+        return None if self._not_due(workload) else waits.get(workload.shape)
+
+    def _not_due(self, workload: Workload) -> bool:
+        return workload.phase == "Pending" and workload.not_before_ms > self._now_ms()
+
     def _places_of(self, workloads: Iterable[Workload]) -> dict[str, views.Place]:
         """All clusters, if one of these has a run."""
         if not any(workload.live_run is not None for workload in workloads):
@@ -192,7 +199,7 @@ class Pages:
     def _decision_id(self, workload: Workload, wait: Wait | None) -> str | None:
         if workload.phase == "Pending" and wait is not None:
             return wait.decision
-        return workload.decision or None
+        return None if self._not_due(workload) else workload.decision or None
 
     def _position(self, workload: Workload) -> models.Position | None:
         found = self._store.position(workload.id) if workload.phase == "Pending" else None
