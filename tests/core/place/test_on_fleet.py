@@ -105,6 +105,28 @@ def test_waiting_for_a_warm_cluster_is_weighed_against_moving() -> None:
     assert record.course == "wait 1 min for warm rather than move 100 GB to cold in 13 min"
 
 
+def test_a_job_waits_for_a_window_and_a_service_does_not() -> None:
+    """A window that opens later delays the start; who runs for good needs it open now."""
+    opens = ((NOW_MS + 3_600_000, NOW_MS + 9 * 3_600_000),)
+    fleet = fleet_of(cluster("a", node("n", "A100-80GB", 2), windows=opens))
+    job = record_of(one_answer(plan_on_fleet([ask(TRAIN + HOURS % 3)], fleet, NOW_MS)))
+    assert (job.verdict, job.clusters[0].figures.starts_s) == ("placed", 3600)
+    long = record_of(one_answer(plan_on_fleet([ask(TRAIN + HOURS % 30)], fleet, NOW_MS)))
+    assert [each.rule.rule for each in long.candidates[0].refusals] == ["window_too_short"]
+    text = TRAIN + "service: {readiness_probe: /}\n"
+    assert record_of(one_answer(plan_on_fleet([ask(text)], fleet, NOW_MS))).verdict == "nowhere"
+
+
+def test_of_two_that_are_over_as_soon_the_cheaper_is_better() -> None:
+    """Names decide only between those that cost the same."""
+    dear, cheap = (
+        cluster(name, node("n", "A100-80GB", 2), costs=Costs(usd))
+        for name, usd in (("a", 2.0), ("b", 1.0))
+    )
+    answer = one_answer(plan_on_fleet([ask(TRAIN + HOURS % 3)], fleet_of(dear, cheap), NOW_MS))
+    assert answer.choice.clusters == ("b",)
+
+
 def test_cards_of_any_kind_have_the_price_of_those_that_are_given() -> None:
     """A request by memory alone isn't free."""
     priced = cluster("a", node("n", "A100-80GB", 2), costs=Costs(1.0, {"A100-80GB": 2.0}))

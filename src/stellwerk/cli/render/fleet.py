@@ -23,7 +23,8 @@ OBJECTIVES = {
     "score": "the highest sum of scores",
 }
 VERDICTS = {"chosen": "good", "standby": "busy", "refused": "bad"}
-PIPED_WIDTH = 100
+MOST_REFUSED = 20
+"""So many refused clusters are shown to a person who doesn't ask for `wide`."""
 
 
 def lines_of(plan: FleetPlanRecord, terminal: Terminal, *, wide: bool = False) -> list[str]:
@@ -69,7 +70,7 @@ def _task(task: TaskRecord, terminal: Terminal, *, wide: bool) -> list[str]:
         lines += _wrapped(str(problem), terminal, "  ", "    ")
     lines += _outcome(task, terminal)
     if task.candidates:
-        lines += ["", *_passed(task, terminal, wide=wide), *_refused(task, terminal)]
+        lines += ["", *_passed(task, terminal, wide=wide), *_refused(task, terminal, wide=wide)]
     return lines
 
 
@@ -263,11 +264,16 @@ def _note(one: CandidateRecord) -> str:
     return "; ".join(filter(None, (one.note, *ages)))
 
 
-def _refused(task: TaskRecord, terminal: Terminal) -> list[str]:
-    """Every failed rule of those that are out, and under each the change that turns it."""
+def _refused(task: TaskRecord, terminal: Terminal, *, wide: bool) -> list[str]:
+    """Every failed rule of those that are out, and under each the change that turns it.
+
+    Of very many, those that are the nearest to passing; they come first.
+    """
     rows = [one for one in task.candidates if one.verdict == "refused"]
     if not rows:
         return []
+    left = 0 if wide or not terminal.is_tty else len(rows) - MOST_REFUSED
+    rows = rows[:MOST_REFUSED] if left > 0 else rows
     width = max(len(one.cluster) for one in rows)
     lines = ["  refused:"]
     for one in rows:
@@ -283,6 +289,8 @@ def _refused(task: TaskRecord, terminal: Terminal) -> list[str]:
             first = f"    {name:<{width}}  "
             lines += _wrapped(refusal.sentence + needed, terminal, first, pad)
             lines += _wrapped(f"-> {change}", terminal, pad + "  ", pad + "     ")
+    if left > 0:
+        lines.append(f"    and {left:,} more: --only CLUSTER, or -o wide")
     return lines
 
 

@@ -22,7 +22,7 @@ from stellwerk.core.lower import lower
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.estimates import ClusterEstimate, JobProfile
 from stellwerk.core.model.fleet import Fleet, SetBinding
-from stellwerk.core.model.placement import Objective, Placement
+from stellwerk.core.model.placement import Objective, Placement, Prioritizer
 from stellwerk.core.model.placing import Choice, Existing, PlacingContext
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Shape
 from stellwerk.core.model.task import Task
@@ -34,6 +34,9 @@ from stellwerk.core.place.placing import choose
 from stellwerk.core.place.policies import NO_WISHES, TASKS, policy_of, replicas_of
 
 __all__ = ["Answer", "Ask", "FleetPlan", "plan_on_fleet", "policy_of", "replicas_of"]
+
+TIE_WEIGHT = 10
+"""Among those that are equal by the objective, as heavy as no other score is by default."""
 
 
 class Ask(Struct, frozen=True):
@@ -150,8 +153,7 @@ def _answer(
         jobs.append(job)
         problems.update(dict.fromkeys(wrong))
     every = options_of(shape.alternatives, jobs, hall, grounds, now_ms, service=service)
-    taken = tuple(one for cluster in fleet.clusters for one in hall.taken(cluster.name))
-    tools = Tools(FleetColumns.of(replace(fleet, taken=taken)))
+    tools = Tools(FleetColumns.of(_seen(fleet, hall, waits=not service)))
     policy = _measurable(ask.policy, jobs[0], service=service)
     timed = not service and jobs[0].runtime_s is not None
     options, context, choice = _chosen(
@@ -166,16 +168,33 @@ def _answer(
     return replace(answer, **_spread_out(answer, hall))
 
 
+def _seen(fleet: Fleet, hall: Hall, *, waits: bool) -> Fleet:
+    """The fleet as the policy sees it, with what this plan has given away.
+
+    What can wait for a window to open isn't kept out by one that is closed: the estimate waits.
+    """
+    clusters = fleet.clusters
+    if waits:
+        clusters = tuple(replace(one, windows=()) if one.windows else one for one in clusters)
+    taken = tuple(one for cluster in clusters for one in hall.taken(cluster.name))
+    return replace(fleet, clusters=clusters, taken=taken)
+
+
 def _measurable(policy: Placement, job: JobProfile, *, service: bool) -> Placement:
     """The policy with an objective that can be compared: without a known length no end is known.
 
-    What never ends, or nobody knows when, is ranked by its start in place of its end. ``demand``
-    isn't one for all clusters, so it stands in the options.
+    What never ends, or nobody knows when, is ranked by its start in place of its end. Of equals by
+    the objective the cheaper is better, or the one that starts sooner. ``demand`` isn't one for all
+    clusters, so it stands in the options.
     """
     objective: Objective = policy.objective
     if objective in {"finish", "weighted"} and (service or job.runtime_s is None):
         objective = "start"
-    return replace(policy, objective=objective, demand=None)
+    prioritizers = policy.prioritizers
+    tie = {"finish": "Cost", "start": "Cost", "cost": "Start", "weighted": "Start"}.get(objective)
+    if tie is not None and all(one.title != tie for one in prioritizers):
+        prioritizers = (*prioritizers, Prioritizer(tie, TIE_WEIGHT))
+    return replace(policy, objective=objective, prioritizers=prioritizers, demand=None)
 
 
 def _chosen(
