@@ -1,5 +1,6 @@
 """Which checkpoints are whole, and how a new workload gets them."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -152,6 +153,25 @@ def test_nothing_is_copied_over_what_is_there(tmp_path: Path) -> None:
     write(new, "epoch-5.pt")
     resume(str(old), str(new))
     assert os.listdir(new) == ["epoch-5.pt"]
+
+
+def test_a_copy_for_which_there_is_no_room_gives_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nothing else on the machine could be written any more, not even that it failed."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    new.mkdir()
+    write(old, "checkpoint-1/a", "checkpoint-1/b")
+
+    def copy_one(source: str, target: str, _status: os.stat_result) -> None:
+        Path(target).mkdir() if os.path.isdir(source) else Path(target).write_text("a part")
+        if source.endswith("b"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+
+    monkeypatch.setattr(copying, "copy_one", copy_one)
+    with pytest.raises(OSError, match="No space"):
+        resume(str(old), str(new))
+    assert os.listdir(new) == []
 
 
 def test_without_checkpoints_the_run_is_told_so(tmp_path: Path) -> None:

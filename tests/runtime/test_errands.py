@@ -48,3 +48,11 @@ def test_only_what_the_task_asked_for_is_its_own_fault(
     _pid, status = os.waitpid(errands.send(work, trouble), 0)
     assert said in errands.why_failed(trouble)
     assert errands.is_of_machine_status(os.waitstatus_to_exitcode(status)) is of_machine
+
+
+def test_the_status_tells_what_there_is_no_room_to_say(tmp_path: Path) -> None:
+    """A full disk is the machine's lack even when the sentence about it finds no place."""
+    trouble = str(tmp_path / "nowhere" / "errand")
+    _pid, status = os.waitpid(errands.send(find_the_disk_full, trouble), 0)
+    assert os.waitstatus_to_exitcode(status) == errands.FAILED_FOR_THE_MACHINE
+    assert "no room on the disk" in errands.why_failed(trouble)

@@ -91,10 +91,14 @@ def resume(source: str, target: str) -> None:
         names = _to_copy(source)
         if not names:
             raise ErrandError(f"there are no checkpoints to go on from in `{source}` any more")
-        os.mkdir(unfinished)
-        for name in names:
-            _copy(source, name, unfinished, target)
-        os.rename(unfinished, coming)
+        try:
+            os.mkdir(unfinished)
+            for name in names:
+                _copy(source, name, unfinished, target)
+            os.rename(unfinished, coming)
+        except OSError:
+            forget_unfinished(target)  # it may have filled the disk
+            raise
     for name in os.listdir(coming):
         os.rename(os.path.join(coming, name), os.path.join(target, name))
     os.rmdir(coming)
@@ -129,6 +133,11 @@ def _linked(source: str, names: Iterable[str]) -> frozenset[str]:
     top = os.path.realpath(source)
     ends = (os.path.relpath(os.path.realpath(link), top) for link in links if os.path.islink(link))
     return frozenset(end.split(os.sep)[0] for end in ends)
+
+
+def forget_unfinished(target: str) -> None:
+    """Remove what there is of a copy that nobody goes on with. It is no use, and may be large."""
+    remove_tree(os.path.join(target, _UNFINISHED))
 
 
 def _to_copy(source: str) -> list[str]:

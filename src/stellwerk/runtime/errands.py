@@ -6,6 +6,7 @@ other process of the run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import traceback
@@ -16,6 +17,8 @@ from .system import close_descriptors, die_with_parent
 
 FAILED, FAILED_FOR_THE_MACHINE = 1, 2
 """Exit statuses; the second one says that the machine lacked something, not the task."""
+
+_UNSAID = "it was killed, or found no room on the disk to say why"
 
 
 class ErrandError(Exception):
@@ -56,7 +59,10 @@ def _do(work: Callable[[], None], trouble: str) -> int:
         said = traceback.format_exc()
     else:
         return 0
-    with open(trouble, "w", encoding="utf-8", errors="backslashreplace") as file:
+    with (
+        contextlib.suppress(OSError),  # on a full disk: the status says it as well
+        open(trouble, "w", encoding="utf-8", errors="backslashreplace") as file,
+    ):
         file.write(said)
     return status
 
@@ -71,6 +77,6 @@ def why_failed(trouble: str) -> str:
     """What a child that failed has said."""
     try:
         with open(trouble, encoding="utf-8", errors="replace") as file:
-            return file.read(4096).strip()
+            return file.read(4096).strip() or _UNSAID
     except OSError:
-        return "it was killed"
+        return _UNSAID

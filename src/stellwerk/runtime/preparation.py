@@ -85,9 +85,11 @@ class Preparation:
         self._gate.leave()
 
     def clean_up(self) -> None:
-        """Nothing of the job is left: let go of its view."""
+        """Nothing of the job is left: let go of its view, and of a copy that was cut off."""
         if self._view is not None:
             self._view.leave()
+        if self._spec.resume_from and self.commands is not None:
+            checkpoints.forget_unfinished(self.commands.checkpoint_dir)
 
     # -- the shell -------------------------------------------------------------------------------
 
