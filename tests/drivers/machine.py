@@ -66,11 +66,7 @@ class Machine:
         driver._talk.link.hang_up()
 
     def order(self, run: str, program: Program, *, generation: int, epoch: int) -> StartOrder:
-        order = an_order(run, generation=generation, epoch=epoch, script=script_of(program))
-        if program.setup_code is None:
-            return order
-        setup = f"printf %s {shlex.quote(program.setup_prints)}\nexit {program.setup_code}\n"
-        return replace(order, setup=setup)
+        return order_of(run, program, generation=generation, epoch=epoch)
 
     def refused_order(self, run: str) -> StartOrder:
         return an_order(run, snapshot="missing")
@@ -113,6 +109,15 @@ class Machine:
                     break
                 await asyncio.sleep(STEP_S)
         await driver.close()
+
+
+def order_of(run: str, program: Program, *, generation: int, epoch: int) -> StartOrder:
+    """An order that has bash do what a program says."""
+    order = an_order(run, generation=generation, epoch=epoch, script=script_of(program))
+    if program.setup_code is None:
+        return order
+    setup = f"printf %s {shlex.quote(program.setup_prints)}\nexit {program.setup_code}\n"
+    return replace(order, setup=setup)
 
 
 def script_of(program: Program) -> str:

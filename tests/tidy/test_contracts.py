@@ -20,6 +20,7 @@ BREACHES = {
     "sqlalchemy-in-store": ("engine/clock.py", "import sqlalchemy"),
     "http-in-server": ("engine/clock.py", "import uvicorn"),
     "drivers-independent": ("drivers/local/__init__.py", "import stellwerk.drivers.simulated"),
+    "ssh-in-driver": ("engine/clock.py", "import asyncssh"),
 }
 """For each contract a line that breaks it, and the module to which the line is added."""
 

@@ -1,4 +1,4 @@
-"""The runtime's own command line: be an agent, or print the facts of this machine once."""
+"""The runtime's own command line: be an agent or a hand, or print the facts of this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,20 @@ def main(argv: Optional[list[str]] = None) -> int:
     serve.add_argument("--idle-exit-s", type=float, help="end after so long without work")
     probe = commands.add_parser("probe", help="print the facts of this machine as JSON")
     probe.add_argument("--root", default="/", help="directory whose disk is meant")
+    hand = commands.add_parser("hand", help="work here for a caller that is elsewhere")
+    hand.add_argument("--home", required=True, help="directory of everything, on a local disk")
+    relay = commands.add_parser("relay", help="join standard input and output to the agent")
+    relay.add_argument("--home", required=True, help="as of the hand")
     chosen = parser.parse_args(argv)
+    if chosen.command == "hand":
+        from .hand import serve as be_hand
+
+        return be_hand(chosen.home)
+    if chosen.command == "relay":
+        from .reach import socket_of
+        from .relay import relay as join
+
+        return join(socket_of(f"{chosen.home}/runtime"))
     if chosen.command == "probe":
         from .probe import probe as look
 

@@ -1,0 +1,334 @@
+"""A cluster of one or more machines over SSH, each with an agent of its own: a server, or a room.
+
+Reports of all machines come together here. A machine that can't be reached is a node that can't be
+reached, and tried again ever more seldom; the cluster can't be reached when no machine can.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from pathlib import Path
+
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reports import ClusterReport, Inventory, Report, RunReport, StartRefused
+from stellwerk.drivers.agents.snapshots import BlobReader
+from stellwerk.drivers.base import (
+    Capabilities,
+    DriverError,
+    ExecOrder,
+    ExecSession,
+    Folders,
+    LogChunk,
+    LogStream,
+    Saved,
+    StartOrder,
+    StopOrder,
+)
+from stellwerk.drivers.ssh.dial import Dialer
+from stellwerk.drivers.ssh.hand import Build
+from stellwerk.drivers.ssh.hosts import Host, name_nodes
+from stellwerk.drivers.ssh.machine import Machine
+
+RETRY_FIRST_S = 0.5
+RETRY_MOST_S = 30.0
+OPEN_S = 45.0
+
+
+class SshDriver:
+    """Machines over SSH as one cluster.
+
+    ``key`` keeps what belongs to this Stellwerk apart from what belongs to others of the same user;
+    ``build`` is the runtime's file, ``now_ms`` says what time it is.
+    """
+
+    capabilities = Capabilities(start_guarantee="claim file", exec=True)
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        hosts: Sequence[Host],
+        dialer: Dialer,
+        build: Build,
+        key: str,
+        blobs: BlobReader,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.cluster = cluster
+        self._inbox: deque[Report] = deque()
+        self._news = asyncio.Event()
+        self._now_ms = now_ms
+        self._runs: dict[str, dict[RunId, RunReport]] = {}
+        self._place: dict[RunId, Machine] = {}
+        self._retrying: dict[str, asyncio.Task[None]] = {}
+        self._is_open = False
+        self.machines: dict[str, Machine] = {}
+        for host in name_nodes(list(hosts)):
+            name = host.node
+
+            def tell(report: Report, name: str = name) -> None:
+                self._heard(name, report)
+
+            def broke(name: str = name) -> None:
+                self._broke(name)
+
+            self.machines[name] = Machine(
+                cluster, host, dialer, build, key, blobs, now_ms, tell, broke
+            )
+
+    # connecting
+
+    async def open(self, accept: Collection[str] = ()) -> None:
+        """Connects to every machine; raises DriverError if none can be reached."""
+        self._is_open = True
+        machines = [each for each in self.machines.values() if not each.is_connected]
+        outcomes = await asyncio.gather(
+            *(self._open(each, accept) for each in machines), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, DriverError):
+                raise outcome
+        if not any(each.is_connected for each in self.machines.values()):
+            self._stop_retrying()
+            raise self._why_unreachable()
+
+    async def _open(self, machine: Machine, accept: Collection[str] = ()) -> None:
+        try:
+            async with asyncio.timeout(OPEN_S):
+                await machine.open(accept)
+                await machine.probe()
+        except TimeoutError as error:
+            message = f"{machine.host} doesn't answer in time"
+            machine.trouble = DriverError("ssh/timeout", message, final=False)
+            await machine.close()
+            self._try_again(machine)
+            raise machine.trouble from error
+        except DriverError:
+            self._try_again(machine)
+            raise
+
+    def _try_again(self, machine: Machine) -> None:
+        name = machine.host.node
+        is_alone = len(self.machines) == 1
+        task = self._retrying.get(name)
+        if is_alone or not self._is_open or (task is not None and not task.done()):
+            return  # who watches the cluster opens it again
+        self._retrying[name] = asyncio.create_task(self._retry(machine), name=f"retry {name}")
+
+    async def _retry(self, machine: Machine) -> None:
+        delay = RETRY_FIRST_S
+        while self._is_open:
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, RETRY_MOST_S)
+            try:
+                async with asyncio.timeout(OPEN_S):
+                    if not machine.is_connected:
+                        await machine.open()
+                    await machine.probe()
+            except (DriverError, TimeoutError):
+                continue
+            self._tell(ClusterReport(self._cluster()))
+            return
+
+    def _stop_retrying(self) -> None:
+        for task in self._retrying.values():
+            task.cancel()
+        self._retrying.clear()
+
+    async def close(self) -> None:
+        """Hangs up everywhere; agents and runs go on."""
+        self._is_open = False
+        self._stop_retrying()
+        for machine in self.machines.values():
+            await machine.close()
+        self._news.set()
+
+    def _why_unreachable(self) -> DriverError:
+        troubles = [each.trouble for each in self.machines.values() if each.trouble is not None]
+        if not troubles:
+            return DriverError("ssh/connection-lost", "the connection broke", final=False)
+        if len(troubles) == 1:
+            return troubles[0]
+        message = f"none of its {len(self.machines)} machines can be reached: {troubles[0].message}"
+        return DriverError(troubles[0].code, message, final=False)
+
+    def _broke(self, name: str) -> None:
+        machine = self.machines[name]
+        self._news.set()
+        if not self._is_open:
+            return
+        if machine.trouble is None:
+            message = f"the connection to {machine.host} broke"
+            machine.trouble = DriverError("ssh/connection-lost", message, final=False)
+        if any(each.is_connected for each in self.machines.values()):
+            self._tell(ClusterReport(self._cluster()))
+            self._try_again(machine)
+
+    # reports
+
+    async def reports(self) -> AsyncIterator[Report]:
+        """Yields what the agents say; raises DriverError when no machine can be reached."""
+        while True:
+            while self._inbox:
+                yield self._inbox.popleft()
+            if not any(each.is_connected for each in self.machines.values()):
+                raise self._why_unreachable()
+            self._news.clear()
+            if not self._inbox:
+                await self._news.wait()
+
+    def _heard(self, name: str, report: Report) -> None:
+        """Takes what one machine says; its inventory becomes one of all machines."""
+        machine = self.machines[name]
+        if isinstance(report, RunReport):
+            self._runs.setdefault(name, {})[report.run] = report
+            self._place[report.run] = machine
+        elif isinstance(report, Inventory):
+            self._runs[name] = {run.run: run for run in report.runs}
+            self._place |= {run.run: machine for run in report.runs}
+            report = self._whole(name, report)
+        self._tell(report)
+
+    def _whole(self, name: str, report: Inventory) -> Inventory:
+        """The inventory of a room. While a machine of it is silent, nothing follows from what isn't
+        listed.
+        """
+        if len(self.machines) == 1:
+            return report
+        told = {other: self._runs[other] for other in self.machines if other in self._runs}
+        silent = any(
+            not each.is_connected and other != name for other, each in self.machines.items()
+        )
+        runs = sorted((run for runs in told.values() for run in runs.values()), key=_by_run)
+        return Inventory(self.cluster, tuple(runs), 0 if silent else report.at_ms)
+
+    def _tell(self, report: Report) -> None:
+        self._inbox.append(report)
+        self._news.set()
+
+    async def probe(self) -> Cluster:
+        """Looks at every machine that can be reached; the others are as last seen."""
+        connected = [each for each in self.machines.values() if each.is_connected]
+        outcomes = await asyncio.gather(
+            *(each.probe() for each in connected), return_exceptions=True
+        )
+        troubles = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if not connected or len(troubles) == len(connected):
+            raise troubles[0] if troubles else self._why_unreachable()
+        return self._cluster()
+
+    def _cluster(self) -> Cluster:
+        machines = list(self.machines.values())
+        seen = [each.cluster for each in machines if each.cluster is not None]
+        shared = dict(seen[0].claims) if seen else {}
+        for other in seen[1:]:
+            shared = {name: said for name, said in shared.items() if other.claims.get(name) == said}
+        return Cluster(
+            name=self.cluster,
+            driver="ssh",
+            nodes=tuple(each.as_it_is() for each in machines),
+            kind="machine" if len(machines) == 1 else "room",
+            claims=shared,
+        )
+
+    # orders
+
+    async def start(self, order: StartOrder) -> None:
+        """Starts a run on the machine that it was given."""
+        try:
+            await self._start(order)
+        except DriverError as error:
+            if error.final:
+                self._tell(StartRefused(
+                    self.cluster, order.run, order.generation, error.code, error.message
+                ))  # fmt: skip
+            raise
+
+    async def _start(self, order: StartOrder) -> None:
+        names = sorted({rank.node for rank in order.ranks})
+        if len(self.machines) == 1:
+            names = list(self.machines)
+        if len(names) > 1:
+            message = "a run over several machines isn't possible over SSH yet: ask for one node"
+            raise DriverError("ssh/one-machine", message, final=True)
+        if order.inherit_env:
+            message = "a command in place runs on the machine it was given on, not over SSH"
+            raise DriverError("ssh/in-place", message, final=True)
+        machine = self.machines.get(names[0])
+        if machine is None:
+            message = f"{self.cluster} has no machine `{names[0]}` any more"
+            raise DriverError("ssh/no-machine", message, final=True)
+        self._place[order.run] = machine
+        await machine.start(order)
+
+    def _machine(self, run: RunId) -> Machine:
+        """Where a run is. While one can't be found, a machine that is silent may have it."""
+        known = self._place.get(run)
+        if known is not None:
+            return known
+        if len(self.machines) == 1:
+            return next(iter(self.machines.values()))
+        silent = next((each for each in self.machines.values() if not each.is_connected), None)
+        if silent is not None:
+            message = f"{run} may be on {silent.host}, which can't be reached"
+            raise DriverError("ssh/unreachable", message, final=False)
+        return next(iter(self.machines.values()))
+
+    async def stop(self, order: StopOrder) -> None:
+        """Has the agent give notice to a run."""
+        await self._machine(order.run).talk.stop(order)
+
+    async def withdraw(self, run: RunId) -> None:
+        """Has the agent take a notice back."""
+        await self._machine(run).talk.about("withdraw", run)
+
+    async def kill(self, run: RunId) -> None:
+        """Has the agent end everything of a run."""
+        await self._machine(run).talk.about("kill", run)
+
+    async def forget(self, run: RunId) -> None:
+        """Removes what a finished run left on its machine."""
+        machine = self._machine(run)
+        await machine.forget(run)
+        self._place.pop(run, None)
+        self._runs.get(machine.host.node, {}).pop(run, None)
+
+    async def exec(self, order: ExecOrder) -> ExecSession:
+        """Has the agent hand a connection over to a keeper beside the run."""
+        return await self._machine(order.run).exec(order)
+
+    # what a run leaves
+
+    async def read_log(
+        self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
+    ) -> LogChunk:
+        """Reads a log from its machine."""
+        head, data = await self._machine(run).ask(
+            "log", run, stream=stream, rank=rank, offset=offset, limit=limit
+        )
+        return LogChunk(data, offset, int(head["size"]))
+
+    async def folders(self, run: RunId) -> Folders:
+        """The directories of a run on its machine."""
+        head, _ = await self._machine(run).ask("folders", run)
+        return Folders(head["work"], head["output"], head["checkpoint"])
+
+    async def checkpoints(self, workload: str) -> Sequence[Saved]:
+        """The whole checkpoints of a workload on the machines that can be reached."""
+        found: list[Saved] = []
+        for machine in self.machines.values():
+            with contextlib.suppress(DriverError):
+                head, _ = await machine.ask("checkpoints", RunId(f"{workload}-1"))
+                found += [Saved(*one) for one in head["found"]]
+        return sorted(found, key=lambda one: one.modified_ms)
+
+
+def _by_run(report: RunReport) -> RunId:
+    return report.run
+
+
+def own_file(home: Path) -> Path:
+    """Where accepted host keys are kept."""
+    return home / "ssh" / "known_hosts"

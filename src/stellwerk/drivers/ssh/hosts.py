@@ -1,0 +1,79 @@
+"""Reads how a machine is named: `user@host:port`, or a name from the user's SSH configuration."""
+
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stellwerk.core.model.errors import Problem, StellwerkError
+
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
+_HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9._:%-]{0,252}")
+
+
+class Host(Struct, frozen=True, omit_defaults=True):
+    """One machine. ``host`` is an address or a name of the SSH configuration, which gives what is
+    missing here.
+
+    ``python`` is the interpreter to use there ("" = found), ``folder`` where everything lies there
+    ("" = found), ``node`` its name as a node.
+    """
+
+    host: str
+    user: str = ""
+    port: int = 0
+    python: str = ""
+    folder: str = ""
+    node: str = ""
+
+    def __str__(self) -> str:
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return (
+            (f"{self.user}@" if self.user else "") + name + (f":{self.port}" if self.port else "")
+        )
+
+
+def read_host(text: str, *, python: str = "", folder: str = "") -> Host:
+    """Reads one; raises StellwerkError `ssh/host`."""
+    user, mark, rest = text.strip().rpartition("@")
+    host, port_text = _split_port(rest)
+    good_user = not mark or _USER.fullmatch(user) is not None
+    port = int(port_text) if port_text.isdecimal() and len(port_text) < 6 else -1
+    if not port_text:
+        port = 0
+    if not good_user or _HOST.fullmatch(host) is None or not 0 <= port < 65536:
+        message = f"`{text[:120]}` names no machine"
+        raise StellwerkError([Problem("ssh/host", message, "write user@host, or user@host:port")])
+    for what, path in (("the Python", python), ("the folder", folder)):
+        if path and (re.fullmatch(r"/[A-Za-z0-9._/+-]*", path) is None):
+            message = f"{what} on {host}, `{path[:120]}`, is no plain absolute path"
+            raise StellwerkError(
+                [Problem("ssh/host", message, "write a path like /opt/py/bin/python3")]
+            )
+    return Host(host, user, port, python, folder)
+
+
+def name_nodes(hosts: list[Host]) -> list[Host]:
+    """Gives each a name of its own: that of the host, with the port or user where that's needed."""
+    named: list[Host] = []
+    taken: set[str] = set()
+    for host in hosts:
+        tries = [host.node, host.host, f"{host.host}-{host.port or 22}", str(host)]
+        plain = [re.sub(r"[^A-Za-z0-9._-]+", "-", one).strip("-.") for one in tries if one]
+        name = next((one for one in plain if one not in taken), None)
+        if name is None:
+            message = f"{host} is there twice"
+            raise StellwerkError([Problem("ssh/host", message, "name each machine once")])
+        taken.add(name)
+        named.append(replace(host, node=name))
+    return named
+
+
+def _split_port(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+        return host, port.removeprefix(":")
+    if text.count(":") == 1:
+        host, _, port = text.partition(":")
+        return host, port or "?"
+    return text, ""

@@ -1,0 +1,233 @@
+"""A room in a box: machines with a real sshd, each in a network namespace with a user of its own.
+
+Nothing of this machine is changed: users, homes and sshd are seen inside of the namespaces alone.
+Needs root, iproute2 and openssh-server; `missing()` says in words what isn't there.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.processes import wait_gone
+
+SSHD = "/usr/sbin/sshd"
+USER = "ada"
+FIRST_UID = 21_300
+
+
+def missing() -> str:
+    """What this machine lacks for a room; empty if nothing."""
+    if os.geteuid() != 0:
+        return "a room of machines needs root, for network namespaces"
+    if not os.path.exists(SSHD):
+        return "there is no sshd (apt install openssh-server)"
+    if shutil.which("ip") is None:
+        return "there is no `ip` (apt install iproute2)"
+    probe = subprocess.run(["unshare", "--net", "--mount", "true"], check=False)
+    return "" if probe.returncode == 0 else "network namespaces aren't allowed here"
+
+
+class Computer:
+    """One machine of a room."""
+
+    def __init__(self, room: "Room", number: int, options: Sequence[str], python: str) -> None:
+        self.name = f"stwlab{os.getpid() % 10_000}n{number}"
+        self.address = f"10.213.{room.number}.{number * 4 + 2}"
+        self._outside = f"10.213.{room.number}.{number * 4 + 1}"
+        self.folder = room.folder / f"m{number}"
+        self.home = self.folder / "home"
+        self.uid = FIRST_UID + number
+        self._options = options
+        self._python = python
+        self._veth = f"stw{os.getpid() % 10_000}v{number}"
+        self._sshd: subprocess.Popen[bytes] | None = None
+        self._key = room.key
+        self._make()
+
+    def __str__(self) -> str:
+        return f"{USER}@{self.address}"
+
+    def _make(self) -> None:
+        self.home.mkdir(parents=True)
+        (self.home / ".ssh").mkdir(mode=0o700)
+        shutil.copy(f"{self._key}.pub", self.home / ".ssh" / "authorized_keys")
+        for path in (self.home, self.home / ".ssh", self.home / ".ssh" / "authorized_keys"):
+            os.chown(path, self.uid, self.uid)
+        etc = self.folder / "etc"
+        etc.mkdir()
+        person = f"{USER}:x:{self.uid}:{self.uid}::{self.home}:/bin/bash\n"
+        for name, line in (
+            ("passwd", person),
+            ("group", f"{USER}:x:{self.uid}:\n"),
+            ("shadow", f"{USER}:*:19000:0:99999:7:::\n"),
+        ):
+            (etc / name).write_text(Path("/etc", name).read_text() + line)
+        self.new_host_key()
+        lines = ["UsePAM no", "StrictModes no", f"HostKey {self.folder}/host_key", "PidFile none"]
+        lines += ["Subsystem sftp internal-sftp", "PrintMotd no", *self._options]
+        (self.folder / "sshd_config").write_text("\n".join(lines) + "\n")
+        _run("ip", "netns", "add", self.name)
+        inner = f"{self._veth}i"
+        _run(*f"ip link add {self._veth} type veth peer name {inner} netns {self.name}".split())
+        _run("ip", "addr", "add", f"{self._outside}/30", "dev", self._veth)
+        _run("ip", "link", "set", self._veth, "up")
+        _run("ip", "-n", self.name, "addr", "add", f"{self.address}/30", "dev", inner)
+        _run("ip", "-n", self.name, "link", "set", inner, "up")
+        _run("ip", "-n", self.name, "link", "set", "lo", "up")
+
+    def new_host_key(self) -> None:
+        """Makes the machine look like another one, as after it was set up anew."""
+        path = self.folder / "host_key"
+        for old in (path, path.with_suffix(".pub")):
+            old.unlink(missing_ok=True)
+        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its host key."""
+        told = subprocess.run(
+            ["ssh-keygen", "-lf", f"{self.folder}/host_key.pub"], capture_output=True, check=True
+        )
+        return told.stdout.decode().split()[1]
+
+    def switch_on(self) -> None:
+        """Starts sshd, and waits until it listens."""
+        os.makedirs("/run/sshd", exist_ok=True)
+        etc = self.folder / "etc"
+        binds = [f"mount --bind {etc}/{name} /etc/{name}" for name in ("passwd", "group", "shadow")]
+        if self._python:
+            binds.append(f"mount --bind {self._python} /opt")
+        script = " && ".join([*binds, f"exec {SSHD} -D -e -f {self.folder}/sshd_config"])
+        with (self.folder / "sshd.log").open("ab") as log:
+            self._sshd = subprocess.Popen(
+                ["ip", "netns", "exec", self.name, "sh", "-c", script],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        for _ in range(500):
+            if b"Server listening" in (self.folder / "sshd.log").read_bytes():
+                return
+            time.sleep(0.01)
+        raise AssertionError((self.folder / "sshd.log").read_text())
+
+    def restart_sshd(self) -> None:
+        """Ends sshd and the connections that it serves, and starts it again; jobs go on."""
+        for pid in self.processes():
+            if _program_of(pid).startswith("sshd"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self._gone()
+        (self.folder / "sshd.log").write_bytes(b"")
+        self.switch_on()
+
+    def cut(self) -> None:
+        """Pulls the cable."""
+        _run("ip", "link", "set", self._veth, "down")
+
+    def mend(self) -> None:
+        """Plugs it in again."""
+        _run("ip", "link", "set", self._veth, "up")
+
+    def processes(self) -> list[int]:
+        """All processes of the machine."""
+        told = subprocess.run(
+            ["ip", "netns", "pids", self.name], capture_output=True, check=False
+        ).stdout
+        return [int(pid) for pid in told.split()]
+
+    def agent_pid(self) -> int:
+        """The process of the runtime's agent."""
+        (pid,) = [pid for pid in self.processes() if b"\0serve\0" in _command_of(pid)]
+        return pid
+
+    def tear_down(self) -> None:
+        """Ends everything of the machine."""
+        while left := self.processes():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in left:
+                wait_gone(pid)
+            self._gone()
+        subprocess.run(["ip", "link", "del", self._veth], check=False, capture_output=True)
+        subprocess.run(["ip", "netns", "del", self.name], check=False)
+
+    def _gone(self) -> None:
+        if self._sshd is not None:
+            self._sshd.wait(10)
+            self._sshd = None
+
+
+class Room:
+    """Machines, and a person's key that opens all of them."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="stw-room-"))
+        self.folder.chmod(0o755)
+        self.number = os.getpid() % 250
+        self.key = str(self.folder / "key")
+        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
+        self.person = self.folder / "person"
+        self.computers: list[Computer] = []
+        (self.person / ".ssh").mkdir(parents=True, mode=0o700)
+        (self.person / ".ssh" / "config").write_text(f"IdentityFile {self.key}\n")
+
+    def add(self, *, on: bool = True, options: Sequence[str] = (), python: str = "") -> Computer:
+        """Another machine; ``python`` is a folder that is its /opt."""
+        computer = Computer(self, len(self.computers) + 1, options, python)
+        self.computers.append(computer)
+        if on:
+            computer.switch_on()
+        return computer
+
+    def be_at(self, patch: pytest.MonkeyPatch) -> None:
+        """Makes this process the person's."""
+        patch.setenv("HOME", str(self.person))
+        patch.delenv("SSH_AUTH_SOCK", raising=False)
+
+    def trust(self, *computers: Computer) -> None:
+        """Writes their host keys into the person's known_hosts."""
+        with (self.person / ".ssh" / "known_hosts").open("a") as file:
+            for computer in computers:
+                words = (computer.folder / "host_key.pub").read_text().split()
+                file.write(f"{computer.address} {words[0]} {words[1]}\n")
+
+
+@contextlib.contextmanager
+def a_room() -> Iterator[Room]:
+    """A room that is torn down afterwards."""
+    room = Room()
+    try:
+        yield room
+    finally:
+        for computer in room.computers:
+            computer.tear_down()
+        shutil.rmtree(room.folder, ignore_errors=True)
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+
+
+def _command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _program_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""
