@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stellwerk.core.data.units import show_data
 from stellwerk.core.describe import fleet_amounts
 from stellwerk.core.describe.fleet import FleetRead, read_fleet
 from stellwerk.core.describe.fleet_amounts import (
+    parse_data_size,
     parse_kubernetes,
     write_kubernetes,
     write_moment,
@@ -97,6 +99,7 @@ C4 = f"{HEAD}Dataset\nname: c4-nl\nrevision: r3\nsize: 450GB\nresidency: [EU]\nc
 TOY = f"{HEAD}Model\nname: toy\nrevision: v1\nsize: 2GB\nresidency: EU\nmovable: false\n"
 ALL = [ROOM, LAPTOP, LINKS, LINK, LATENCY, C4, TOY]
 CARD = 80 * GIB
+GB = 10**9
 
 
 def read(*documents: str) -> FleetRead:
@@ -151,12 +154,12 @@ def test_a_cluster_with_everything() -> None:
         owner="room admins",
         costs=Costs(0.1, {"A100-80GB": 1.2}, 350.0),
         held=(
-            Held("c4-nl", "r3", 225 * GIB, pinned=True),
-            Held("other", "x", 3 * GIB),
-            Held("toy", "v1", 2 * GIB),
+            Held("c4-nl", "r3", 225 * GB, pinned=True),
+            Held("other", "x", 3 * GB),
+            Held("toy", "v1", 2 * GB),
         ),
-        room_bytes=500 * GIB,
-        evictable_bytes=100 * GIB,
+        room_bytes=500 * GB,
+        evictable_bytes=100 * GB,
         windows=(
             (1_796_144_400_000, 1_796_191_200_000),
             (1_796_230_800_000, 1_796_277_600_000),
@@ -202,8 +205,8 @@ def test_around_the_clusters() -> None:
         Latency("us", "k017", 100.0, 1_768_478_400_000, "ping"),
     )
     assert fleet.data == (
-        Data("c4-nl", "r3", 450 * GIB, residency=("EU",), content="sha256:1"),
-        Data("toy", "v1", 2 * GIB, "model", ("EU",), movable=False),
+        Data("c4-nl", "r3", 450 * GB, residency=("EU",), content="sha256:1"),
+        Data("toy", "v1", 2 * GB, "model", ("EU",), movable=False),
     )
     assert ClusterSet("lab") in fleet.sets
 
@@ -350,3 +353,29 @@ def test_moments_and_rates_written(at_ms: int, digits: int, scale: float) -> Non
 def test_every_document_is_what_a_yaml_library_reads() -> None:
     """Nothing in the examples needs more than plain YAML."""
     assert all(isinstance(yaml.safe_load(document), dict) for document in ALL)
+
+
+@pytest.mark.parametrize(
+    ("written", "bytes_"),
+    [
+        ("412GB", 412 * GB),
+        ("412", 412 * GB),
+        ("0.5 TB", 500 * GB),
+        ("412GiB", 412 * GIB),
+        ("64Gi", 64 * GIB),
+        ("3g", 3 * GB),
+        ("17B", 17),
+        ("1.5kb", 1500),
+    ],
+)
+def test_sizes_of_data_are_exact(written: str, bytes_: int) -> None:
+    """Powers of 1000 as links and prices count, of 1024 with an `i`; and shown as written."""
+    assert parse_data_size(written) == bytes_
+    assert show_data(412 * GB) == "412 GB"
+    assert show_data(412 * GIB) == "412 GiB"
+
+
+@pytest.mark.parametrize("written", ["", "GB", "1 XB", "1i", "-1", "1GBit", "1e3"])
+def test_what_is_no_size_of_data(written: str) -> None:
+    """It isn't guessed."""
+    assert parse_data_size(written) is None

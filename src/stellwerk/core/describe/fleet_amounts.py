@@ -1,7 +1,8 @@
 """Decides what amounts in a fleet file mean: Kubernetes quantities, rates, latencies, moments.
 
 Kubernetes' own units are exact here (`1k` is 1000, `1Ki` 1024), because scores are computed from
-them; what people write (`64GB`) is read as in task files.
+them. Sizes of data are as exact (`412GB` is 412 thousand million bytes, `412GiB` more), as links
+and prices are; memory and disk of nodes (`64GB`) are read as in task files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from stellwerk.core.model.quantity import BadQuantity, Written
 
 KUBERNETES_HELP = "write a Kubernetes quantity such as `500m`, `4` or `64Gi`"
 RATE_HELP = "write `10Gbit/s` (bits) or `1.2GB/s` (bytes)"
+SIZE_HELP = "write `412GB` (10^9 bytes), `384GiB` (2^30) or a number of GB"
 LATENCY_HELP = "write `12ms` or `1.5s`"
 MOMENT_HELP = "write `2026-12-01T18:00:00Z`, or with an offset such as `+01:00`"
 _QUANTITY = re.compile(r"\+?([0-9]{1,25}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(.{0,4})")
@@ -25,6 +27,8 @@ _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([kMGT]?)(bit/?s|bps|b/s|B
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _LATENCY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(ms|s|us)")
 _LATENCIES = {"us": 0.001, "ms": 1.0, "s": 1000.0}
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{0,12})?)\s*(?:([kmgtp]?)(i?)b?)", re.IGNORECASE)
+_MOST_BYTES = 2**60
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%")
 _MOST_MILLI = 2**80
 
@@ -96,6 +100,35 @@ def latency(report: Report, node: Node, path: str) -> float | None:
         _refused(report, node, path, f"{node.short()} isn't a latency", LATENCY_HELP)
         return None
     return float(match[1]) * _LATENCIES[match[2]]
+
+
+def data_size(report: Report, node: Node, path: str) -> int | None:
+    """Bytes of data: `412GB` by powers of 1000, `384GiB` of 1024; a number alone counts in GB."""
+    written = node.value
+    is_text = isinstance(written, str | int | float) and not isinstance(written, bool)
+    found = parse_data_size(str(written).strip()) if is_text else None
+    if found is None:
+        _refused(report, node, path, f"{node.short()} isn't a size", SIZE_HELP)
+    elif found == 0:
+        _refused(report, node, path, f"{node.short()} is nothing", SIZE_HELP)
+    elif found > _MOST_BYTES:
+        _refused(report, node, path, f"{node.short()} is too much", SIZE_HELP)
+    else:
+        return found
+    return None
+
+
+def parse_data_size(text: str) -> int | None:
+    """A size of data in bytes, rounded up; None if it isn't one."""
+    match = _SIZE.fullmatch(text)
+    if match is None or (match[3] and not match[2]):
+        return None
+    whole, _, rest = match[1].partition(".")
+    bare = text == match[1]
+    power = "bkmgtp".index("g" if bare else match[2].lower() or "b")
+    unit: int = (1024 if match[3] else 1000) ** power
+    size: int = -(-int(whole + rest) * unit // 10 ** len(rest))
+    return size
 
 
 def part(report: Report, node: Node, path: str) -> float | None:

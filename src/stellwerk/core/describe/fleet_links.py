@@ -16,9 +16,8 @@ from stellwerk.core.describe.fields import (
     one_of,
     plain,
     read_map,
-    size,
 )
-from stellwerk.core.describe.fleet_amounts import latency, moment, rate
+from stellwerk.core.describe.fleet_amounts import data_size, latency, moment, rate
 from stellwerk.core.describe.fleet_gather import Gathered
 from stellwerk.core.describe.fleet_short import HINTS, short_name
 from stellwerk.core.describe.nodes import Node, Report
@@ -100,7 +99,7 @@ DATA_FIELDS: dict[str, Reader] = {
     **_TOP,
     "name": filled_text,
     "revision": filled_text,
-    "size": size,
+    "size": data_size,
     "type": one_of(("dataset", "model")),
     "residency": _texts,
     "content": filled_text,

@@ -23,9 +23,8 @@ from stellwerk.core.describe.fields import (
     one_of,
     plain,
     read_map,
-    size,
 )
-from stellwerk.core.describe.fleet_amounts import moment, parse_moment, part
+from stellwerk.core.describe.fleet_amounts import data_size, moment, parse_moment, part
 from stellwerk.core.describe.fleet_gather import SHORT, Gathered, Holding
 from stellwerk.core.describe.fleet_nodes import NODE_FIELDS, Machines, machine_list, machines_of
 from stellwerk.core.describe.fleet_objects import score, taint
@@ -139,7 +138,7 @@ COST_FIELDS: dict[str, Reader] = {
 HELD_FIELDS: dict[str, Reader] = {
     "data": filled_text,
     "revision": filled_text,
-    "bytes": _nothing_or(size),
+    "bytes": _nothing_or(data_size),
     "part": part,
     "pinned": boolean,
 }
@@ -163,8 +162,8 @@ CLUSTER_FIELDS: dict[str, Reader] = {
     "wait": duration(),
     "reliability": part,
     "windows": list_of(_window),
-    "room": _nothing_or(size),
-    "evictable": size,
+    "room": _nothing_or(data_size),
+    "evictable": data_size,
     "holds": list_of(_held),
     "scores": map_of(map_of(score)),
     "available": boolean,
