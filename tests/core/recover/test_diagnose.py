@@ -249,6 +249,14 @@ def test_what_the_disk_of_a_node_did_names_the_node() -> None:
     assert CATALOGUE[reason.code].who == "cluster owner"
 
 
+def test_a_start_for_which_the_node_has_no_room_is_told_as_that() -> None:
+    """Nothing about the command is wrong then, and nobody should look for it there."""
+    message = "the task's files can't be copied: No space left on device (/home/x)"
+    found = told(RunEnd(how="spawn_failed", message=message, of_machine=True))
+    assert (found.code, found.params["node"]) == ("disk_full", "k017")
+    assert told(RunEnd(how="spawn_failed", message=message)).code == "spawn_failed"
+
+
 @given(
     st.lists(st.text(max_size=60), max_size=20),
     st.one_of(st.none(), st.integers(0, 255)),

@@ -158,7 +158,7 @@ def diagnose(end: RunEnd, *, asked_memory_bytes: int, node: str, cluster: str) -
     """Names the cause of a run's failure; the plain exit code or signal where nothing is known."""
     told = _told_by_runtime(end, cluster)
     if told is not None:
-        return told
+        return _lacked_for_start(end, node) or told
     peak: dict[str, Param] = {}
     if end.peak_memory_bytes > 0:
         peak["peak_bytes"] = end.peak_memory_bytes
@@ -182,6 +182,14 @@ def diagnose(end: RunEnd, *, asked_memory_bytes: int, node: str, cluster: str) -
     if found.code in ON_NODE:
         return Reason(found.code, {**found.params, "node": node})
     return found
+
+
+def _lacked_for_start(end: RunEnd, node: str) -> Reason | None:
+    """What of the node kept the runtime from starting anything, where its words tell that."""
+    found = _found((end.message,), SURE) if end.of_machine else None
+    if found is None or found.code not in ON_NODE:
+        return None
+    return Reason(found.code, {**found.params, "node": node})
 
 
 def _disk_is_gone(end: RunEnd) -> bool:
