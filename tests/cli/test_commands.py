@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,38 @@ def test_no_output_is_explained(server: FakeServer, stw: Stw) -> None:
     result = stw("logs", "digits", "--rank", "1")
     assert (result.code, result.out) == (3, "")
     assert "digits has no rank 1  help: its ranks are 0 alone" in result.err
+
+
+def _from_offset(whole: bytes) -> Callable[[Asked], Says]:
+    return lambda asked: Says([whole[int(asked.query["offset"]) :]])
+
+
+@pytest.mark.parametrize(
+    ("whole", "last"),
+    [
+        (b"a\nb\nc\n", "b\nc\n"),
+        (b"a\nb\nc", "b\nc"),
+        (b"c\n", "c\n"),
+        (b"", ""),
+        (b"\n\n\n", "\n\n"),
+    ],
+)
+def test_the_last_lines_alone(server: FakeServer, stw: Stw, whole: bytes, last: str) -> None:
+    """With an end of line or without one; also while following."""
+    page = {**show("digits", "Succeeded", exit_code=0, runs=[run(1, "Ended")]), "id": "w-1"}
+    server.on("GET", "/v1/workloads/(digits|w-1)", page)
+    server.on("GET", "/v1/workloads/(digits|w-1)/logs", _from_offset(whole))
+    server.on("GET", "/v1/events", Says([]))
+    assert stw("logs", "digits", "-n", "2").out == last
+    assert stw("logs", "digits", "-n", "2", "-f").out == last
+
+
+def test_the_last_lines_of_several_ranks(server: FakeServer, stw: Stw) -> None:
+    """As they are printed; they can't be followed together."""
+    server.on("GET", "/v1/workloads/digits", show("digits", shape={"num_nodes": 2}))
+    server.on("GET", "/v1/workloads/digits/logs", Says([b"one\ntwo\n"]))
+    assert stw("logs", "digits", "-n", "1").lines == ["(rank 1) two"]
+    assert stw("logs", "digits", "-n", "1", "-f").code == 2
 
 
 def test_following_ends_with_the_jobs_code(server: FakeServer, stw: Stw) -> None:

@@ -64,6 +64,14 @@ def test_a_file_is_copied(files: Path, stw: Stw, path: str, text: str) -> None:
     assert stw("cp", f"digits:{path}", ".", "--force").code == 0
 
 
+def test_a_file_goes_to_standard_output(files: Path, stw: Stw) -> None:
+    """By `-`, and nothing else does; a folder can't, and no file has that name then."""
+    result = stw("cp", "digits:outputs:sub/a.txt", "-")
+    assert (result.code, result.out, result.err) == (0, "outputs", "")
+    assert stw("cp", "digits:outputs:", "-").code == 2
+    assert not Path("-").exists()
+
+
 def test_a_folder_is_copied_whole(files: Path, stw: Stw) -> None:
     """A whole area too, under the area's name."""
     assert "copied 1 file to ./outputs" in stw("cp", "digits:outputs:").err

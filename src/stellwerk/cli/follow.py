@@ -29,18 +29,22 @@ OUT_OF_REACH = "out_of_reach"
 SIGNAL_BASE = 128
 
 
-def follow(client: Client, id: str, narrator: Narrator) -> int:
-    """Follows until the end; returns the job's code, 125 for a failure of ours, 0 if detached."""
+def follow(client: Client, id: str, narrator: Narrator, offset: int = 0) -> int:
+    """Follows until the end; returns the job's code, 125 for a failure of ours, 0 if detached.
+
+    The output of a job of one rank comes from an offset on.
+    """
     watcher = _Watcher(client.twin(), id, narrator)
     watcher.start()
     try:
-        return _follow(client, id, narrator, watcher)
+        return _follow(client, id, narrator, watcher, offset)
     finally:
         watcher.stop()
 
 
-def _follow(client: Client, id: str, narrator: Narrator, watcher: "_Watcher") -> int:
-    output = output_of(client, id, ranks_of(client.get(id)), run="all", follow=True)
+def _follow(client: Client, id: str, narrator: Narrator, watcher: "_Watcher", offset: int) -> int:
+    ranks = ranks_of(client.get(id))
+    output = output_of(client, id, ranks, run="all", follow=True, offset=offset)
     while True:
         try:
             for chunk in output:
@@ -54,7 +58,13 @@ def _follow(client: Client, id: str, narrator: Narrator, watcher: "_Watcher") ->
 
 
 def output_of(
-    client: Client, name: str, ranks: int, *, run: int | Literal["all"] | None, follow: bool
+    client: Client,
+    name: str,
+    ranks: int,
+    *,
+    run: int | Literal["all"] | None,
+    follow: bool,
+    offset: int = 0,
 ) -> Iterable[bytes]:
     """What a workload prints: raw, or of several ranks line by line with the rank before each.
 
@@ -62,7 +72,7 @@ def output_of(
     """
     if ranks > 1:
         return GangReader(client, name, ranks, run=run, follow=follow)
-    return client.log_reader(name, run=run, stream="all", follow=follow)
+    return client.log_reader(name, run=run, stream="all", follow=follow, offset=offset)
 
 
 def job_code(show: Headline) -> int:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import sys
 
 import click
 from msgspec import Struct
@@ -67,12 +68,18 @@ def ls(name: str, path: str, output: Output) -> None:
 @click.argument("destination", metavar="[DEST]", default=".", shell_complete=complete_file)
 @click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
 def cp(source: str, destination: str, force: bool) -> None:
-    """Copy a file or folder of a job here: NAME:PATH, NAME:outputs:PATH, NAME:checkpoints:PATH."""
+    """Copy a file or folder of a job here: NAME:PATH, NAME:outputs:PATH, NAME:checkpoints:PATH.
+
+    With `-` as DEST a file goes to standard output.
+    """
     name, mark, path = source.partition(":")
     if not mark or not name:
         raise usage("usage/source", f"`{source}` names no job's file", "write NAME:PATH")
     show = connect().get(name)
     place = find(show, path)
+    if destination == "-":
+        _print(place.path)
+        return
     own_name = os.path.basename(place.path) if place.path != place.root else place.area
     target = destination
     if os.path.isdir(destination):
@@ -81,6 +88,18 @@ def cp(source: str, destination: str, force: bool) -> None:
         raise CommandError("files/exists", f"{target} is there already", "replace it with --force")
     count = _copy(place.path, target)
     narrate(f"copied {plural(count, 'file')} to {target}")
+
+
+def _print(path: str) -> None:
+    try:
+        with open(path, "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    except IsADirectoryError as error:
+        message = f"{path} is a folder, and only a file can go to standard output"
+        raise usage(
+            "usage/destination", message, "name a file in it, or a folder as DEST"
+        ) from error
 
 
 def _inner(place: Place) -> str:

@@ -1,15 +1,16 @@
 """`stw logs`: the output of a job."""
 
+import re
+from collections import deque
 from collections.abc import Iterable
 
 import click
 
 from stellwerk.cli.commands.run import followed
-from stellwerk.cli.errors import NOT_FOUND, OURS, CommandError, exit_code_of, lines_of
+from stellwerk.cli.errors import NOT_FOUND, OURS, CommandError, exit_code_of, lines_of, usage
 from stellwerk.cli.follow import job_code, output_of
 from stellwerk.cli.session import complete_names, connect
 from stellwerk.cli.terminal import Narrator
-from stellwerk.client.api import Client
 from stellwerk.client.gang import ranks_of
 from stellwerk.client.wire import Show, Stream
 from stellwerk.core.model.errors import StellwerkError
@@ -27,24 +28,46 @@ from stellwerk.core.model.errors import StellwerkError
     "--rank", type=click.IntRange(0), metavar="R", help="Of this rank alone, without its number."
 )
 @click.option("--setup", "only_setup", is_flag=True, help="Only what setup printed.")
-def command(name: str, follows: bool, run: int | None, rank: int | None, only_setup: bool) -> int:
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Only the last N lines; with -f from there on.",
+)
+def command(
+    name: str,
+    follows: bool,
+    run: int | None,
+    rank: int | None,
+    only_setup: bool,
+    lines: int | None,
+) -> int:
     """Print what a job has printed: setup, then run.
 
     Of a job on several nodes each line says which rank it came from.
     """
     client = connect()
     narrator = Narrator()
-    if follows and run is None and rank is None and not only_setup:
-        return _follow(client, name, narrator)
-    stream: Stream = "setup" if only_setup else "all"
-    output: Iterable[bytes]
     try:
         work = client.get(name)
-        _check_rank(work, rank)
-        if rank is None and not only_setup:
-            output = output_of(client, name, ranks_of(work), run=run, follow=follows)
+        _check_ranks(work, rank, whole=not (follows and lines) or only_setup)
+        one_rank = rank is not None or only_setup or ranks_of(work) == 1
+        if follows and run is None and rank is None and not only_setup:
+            start = _start_of(client.logs(name, run="all"), lines) if lines else 0
+            return followed(client, work.id, narrator, start)
+        stream: Stream = "setup" if only_setup else "all"
+        start = 0
+        if lines and one_rank:
+            start = _start_of(client.logs(name, run=run, rank=rank or 0, stream=stream), lines)
+        output: Iterable[bytes]
+        if one_rank:
+            output = client.logs(
+                name, run=run, rank=rank or 0, stream=stream, follow=follows, offset=start
+            )
         else:
-            output = client.logs(name, run=run, rank=rank or 0, stream=stream, follow=follows)
+            output = output_of(client, name, ranks_of(work), run=run, follow=follows)
+            output = deque(output, lines) if lines else output
         said = False
         for chunk in output:
             narrator.data(chunk)
@@ -58,12 +81,27 @@ def command(name: str, follows: bool, run: int | None, rank: int | None, only_se
         return _ours(error, narrator)
 
 
-def _check_rank(work: Show, rank: int | None) -> None:
+def _start_of(output: Iterable[bytes], lines: int) -> int:
+    """At which byte the last lines of an output begin."""
+    starts = deque([0], lines + 1)
+    at = 0
+    for chunk in output:
+        starts.extend(at + found.end() for found in re.finditer(rb"\n", chunk))
+        at += len(chunk)
+    if starts[-1] == at and len(starts) > 1:
+        starts.pop()
+    return list(starts)[-lines:][0]
+
+
+def _check_ranks(work: Show, rank: int | None, *, whole: bool) -> None:
     ranks = ranks_of(work)
     if rank is not None and rank >= ranks:
         there = f"0 to {ranks - 1}" if ranks > 1 else "0 alone"
         message = f"{work.name} has no rank {rank}"
         raise CommandError("find/rank", message, f"its ranks are {there}", exit_code=NOT_FOUND)
+    if not whole and rank is None and ranks > 1:
+        message = "the last lines of several ranks can't be followed together"
+        raise usage("usage/lines", message, f"stw logs -f {work.name} --rank 0 -n N, or no -n")
 
 
 def _silent(work: Show, who: str) -> str:
@@ -73,14 +111,6 @@ def _silent(work: Show, who: str) -> str:
         return f"{work.name} {ever}   next: stw explain {work.name}"
     so_far = "" if work.ended else " so far"
     return f"{work.name} is {work.phase}; {who} printed nothing{so_far}"
-
-
-def _follow(client: Client, name: str, narrator: Narrator) -> int:
-    try:
-        workload = client.get(name)
-    except StellwerkError as error:
-        return _ours(error, narrator)
-    return followed(client, workload.id, narrator)
 
 
 def _ours(error: StellwerkError, narrator: Narrator) -> int:

@@ -71,10 +71,10 @@ def command(file: str | None, **flags: Any) -> int:
     return followed(client, submitted.id, narrator)
 
 
-def followed(client: Client, id: str, narrator: Narrator) -> int:
+def followed(client: Client, id: str, narrator: Narrator, offset: int = 0) -> int:
     """Follows; once there is a job, a failure of ours is 125."""
     try:
-        return follow(client, id, narrator)
+        return follow(client, id, narrator, offset)
     except KeyboardInterrupt:
         narrator.insist(f"it goes on; to follow it again: stw logs -f {id}")
         return INTERRUPTED

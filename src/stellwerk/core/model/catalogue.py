@@ -126,7 +126,7 @@ GOING_BACK = {
         "time",
         "try {attempt} of {limit} failed: {failure}[; the next one waits {delay_ms}]"
         "[ and asks for {more_bytes} of memory]",
-        "nothing to do; `stw logs` shows what it printed",
+        "nothing to do; `stw logs NAME` shows what it printed",
     ),
     "moving": Entry(
         "turn",
