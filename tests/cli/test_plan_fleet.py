@@ -104,7 +104,7 @@ def test_a_task_that_goes_nowhere_says_what_would_do(stw: Stw) -> None:
 def test_wide_shows_scores_and_numbers(stw: Stw) -> None:
     """Both views of the same candidates."""
     header = next(line for line in plan(stw, "train.yaml", "-o", "wide") if "CLUSTER" in line)
-    assert all(word in header for word in ("Balance x1", "STARTS", "COST"))
+    assert all(word in header for word in ("Balance x1", "STARTS IN", "COST"))
 
 
 def test_plain_characters_are_enough(stw: Stw, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,9 @@ def _outcome(task: TaskRecord, terminal: Terminal) -> list[str]:
     if not task.clusters:
         lines.append(f"  -> {'nowhere' if task.verdict != 'broken' else 'not decided'}")
         lines += [f"     would do: {turn}" for turn in task.turns]
+    if any(group.name for group in task.groups):
+        told = [f"{', '.join(one.clusters)} ({one.name or 'the rest'})" for one in task.groups]
+        lines.append(f"  in this order: {', then '.join(told)}")
     if task.standby:
         lines.append(f"  standby: {', '.join(task.standby)}")
     if task.course:
@@ -167,7 +170,7 @@ def _passed(task: TaskRecord, terminal: Terminal, *, wide: bool) -> list[str]:
     columns = _head(task)
     by_score = task.objective == "score"
     columns += _scores(rows, raw=wide) if by_score or wide else []
-    columns += _figures(task) if not by_score or wide else []
+    columns += _figures(task, wide=wide) if not by_score or wide else []
     if any(map(_note, rows)):
         columns.append(Column("note", "NOTE", _note, grows=True))
     return _indented(columns, rows, terminal, cut=not wide)
@@ -221,13 +224,13 @@ def _contribution(title: str, *, raw: bool) -> Callable[[CandidateRecord], str]:
     return cell
 
 
-def _figures(task: TaskRecord) -> list[Column[CandidateRecord]]:
+def _figures(task: TaskRecord, *, wide: bool) -> list[Column[CandidateRecord]]:
     columns: list[Column[CandidateRecord]] = [
-        Column("starts", "STARTS", lambda one: _in(one.figures.starts_s, "now")),
+        Column("starts", "STARTS IN", lambda one: _in(one.figures.starts_s)),
     ]
     if task.expected_runtime_s is not None:
         columns += [
-            Column("over", "OVER", lambda one: _in(one.figures.finishes_s, "at once")),
+            Column("over", "OVER IN", lambda one: _in(one.figures.finishes_s)),
             Column("cost", "COST", lambda one: _usd(one.figures.cost_usd), right=True),
             Column("energy", "ENERGY", lambda one: _kwh(one.figures.energy_kwh), right=True),
         ]
@@ -236,12 +239,12 @@ def _figures(task: TaskRecord) -> list[Column[CandidateRecord]]:
             Column("hour", "AN HOUR", lambda one: _usd(one.figures.usd_per_hour), right=True)
         )
     if task.data:
-        columns.append(Column("moves", "MOVES", _moves, grows=True))
+        columns.append(Column("moves", "MOVES", _moves(wide=wide)))
     return columns
 
 
-def _in(seconds: float | None, at_once: str) -> str:
-    return "?" if seconds is None else f"in {show_span(seconds)}" if seconds else at_once
+def _in(seconds: float | None) -> str:
+    return "?" if seconds is None else show_span(seconds) if seconds else "now"
 
 
 def _usd(amount: float | None) -> str:
@@ -252,9 +255,17 @@ def _kwh(amount: float | None) -> str:
     return "?" if amount is None else show_energy(amount)
 
 
-def _moves(one: CandidateRecord) -> str:
-    moved = [f"{show_data(each.bytes)} from {each.source}" for each in one.figures.moves]
-    return ", ".join(moved) or "nothing"
+def _moves(*, wide: bool) -> Callable[[CandidateRecord], str]:
+    """How much must come; with ``wide`` also from where."""
+
+    def cell(one: CandidateRecord) -> str:
+        if wide:
+            moved = [f"{show_data(each.bytes)} from {each.source}" for each in one.figures.moves]
+            return ", ".join(moved) or "nothing"
+        missing = sum(each.bytes for each in one.figures.moves)
+        return show_data(missing) if missing else "nothing"
+
+    return cell
 
 
 def _note(one: CandidateRecord) -> str:
