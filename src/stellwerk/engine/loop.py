@@ -47,7 +47,7 @@ from stellwerk.engine.clock import Clock, SteadyClock
 from stellwerk.engine.measure import Measures
 from stellwerk.engine.placements import Placements, standing_batch
 from stellwerk.engine.taking_over import load_state, orders_to_repeat
-from stellwerk.engine.watch import Watch
+from stellwerk.engine.watch import UNSERVED, Watch
 from stellwerk.store import PASSING, Batch, Store, StoreError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Engine:
         self._inbox_has_more = True
         self._image_seq = 0
         self._hands = Hands(store, self.drivers, self._report)
-        self._watch = Watch(drivers, self._report, clock)
+        self.watch = Watch(self.drivers, self._report, clock)
         self._measures = Measures(self.drivers, self._report, clock)
         self._made: list[Made] = []
         self.placements = Placements(store, self._clock, self._take_made)
@@ -154,7 +154,7 @@ class Engine:
             live=len(self.state.workloads),
             pending=waiting + len(self.state.delayed),
             running=len(self.state.running),
-            facts_ms=dict(self._watch.seen_ms),
+            facts_ms=dict(self.watch.seen_ms),
         )
 
     async def changed(self, after_seq: int, timeout_s: float) -> int:
@@ -178,7 +178,7 @@ class Engine:
         happened = _Happened()
         self._fold(happened, [ev.LeaderChanged(epoch, CORE_VERSION)], ENGINE)
         for name in sorted(set(self.state.clusters) - set(self.drivers)):
-            gone = Reachability(name, "unreachable", "no driver serves it any more")
+            gone = Reachability(name, "unreachable", UNSERVED)
             self._fold(happened, on_report(self.state, gone, self._now()), ENGINE)
         await self._commit(happened)
 
@@ -188,12 +188,14 @@ class Engine:
             await self.load()
         async with asyncio.TaskGroup() as group:
             self._measures.adopt(self.state)
-            watching = [*self._watch.start(group), self._measures.start(group)]
+            self.watch.start(group)
+            watching = [self._measures.start(group)]
             watching.append(group.create_task(self.placements.run(), name="placements"))
             self._hands.start(group)
             try:
                 await self._loop()
             finally:
+                self.watch.stop()
                 for task in watching:
                     task.cancel()
                 await self._hands.close()

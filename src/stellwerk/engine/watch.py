@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from stellwerk.core.model.reports import ClusterReport, Inventory, Reachability, Report
 from stellwerk.drivers.base import Driver, DriverError
@@ -13,25 +13,54 @@ log = logging.getLogger("stellwerk.engine")
 PROBE_EVERY_S = 60.0
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 30.0
+UNSERVED = "no driver serves it any more"
 
 
 class Watch:
-    """Keeps an eye on every cluster; ``seen_ms`` says when each was last looked at."""
+    """Keeps an eye on every cluster; ``seen_ms`` says when each was last looked at.
+
+    ``drivers`` are all there are, by cluster: they may become more and fewer.
+    """
 
     def __init__(
-        self, drivers: Sequence[Driver], report: Callable[[Report], None], clock: Clock
+        self, drivers: dict[str, Driver], report: Callable[[Report], None], clock: Clock
     ) -> None:
         self.seen_ms: dict[str, int] = {}
         self._drivers = drivers
         self._report = report
         self._clock = clock
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Starts watching; cancel the tasks to end it."""
-        return [
-            group.create_task(self._watch(driver), name=f"watch {driver.cluster}")
-            for driver in self._drivers
-        ]
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Starts watching."""
+        self._group = group
+        for driver in list(self._drivers.values()):
+            self.add(driver)
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._group = None
+        for task in self._tasks.values():
+            task.cancel()
+
+    def add(self, driver: Driver) -> None:
+        """Serves a cluster from now on, and watches it as soon as watching has started."""
+        self._drivers[driver.cluster] = driver
+        if self._group is not None:
+            task = self._group.create_task(self._watch(driver), name=f"watch {driver.cluster}")
+            self._tasks[driver.cluster] = task
+
+    async def remove(self, cluster: str) -> None:
+        """Serves a cluster no more; what runs there goes on."""
+        task = self._tasks.pop(cluster, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        driver = self._drivers.pop(cluster, None)
+        if driver is not None:
+            await driver.close()
+            self._report(Reachability(cluster, "unreachable", UNSERVED))
 
     async def _watch(self, driver: Driver) -> None:
         delay = RETRY_FIRST_S
