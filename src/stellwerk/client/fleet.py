@@ -45,6 +45,82 @@ class ClusterView(Struct):
     claims: dict[str, str] = {}
 
 
+class FactView(Struct):
+    """One fact of a cluster: who said it, and how old that is."""
+
+    fact: str
+    value: str = ""
+    source: str = ""
+    age_ms: int | None = None
+
+
+class ContradictionView(Struct):
+    """Sources that say different things, and the one that is believed."""
+
+    fact: str
+    said: list[list[str]] = []
+    used: str = ""
+
+
+class ScoreView(Struct):
+    """A dynamic score with its validity."""
+
+    name: str
+    value: int = 0
+    source: str = ""
+    age_ms: int | None = None
+    valid_until_ms: int = 0
+    stale: bool = False
+
+
+class HeldView(Struct):
+    """Data that a cluster holds."""
+
+    data: str
+    bytes: int | None = None
+    source: str = ""
+    age_ms: int | None = None
+
+
+class TaintView(Struct):
+    """A taint, and since when."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+    since_ms: int = 0
+
+
+class LinkView(Struct):
+    """A way for data."""
+
+    source: str
+    target: str
+    bits_per_s: float = 0.0
+    usd_per_gb: float = 0.0
+
+
+class ClusterFacts(Struct):
+    """All that is known of a cluster beside its nodes."""
+
+    sets: list[str] = []
+    taints: list[TaintView] = []
+    facts: list[FactView] = []
+    scores: list[ScoreView] = []
+    held: list[HeldView] = []
+    links: list[LinkView] = []
+    contradictions: list[ContradictionView] = []
+    placements: list[str] = []
+
+
+class ClusterPage(Struct):
+    """One cluster with all that is known of it."""
+
+    cluster: ClusterView
+    facts: ClusterFacts
+    seq: int = 0
+
+
 class Resumed(Struct):
     """The answer to taking a node back into use."""
 

@@ -6,6 +6,8 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
+from stellwerk.client.fleet import ClusterPage
+from stellwerk.client.parts import part
 from stellwerk.client.requests import Requests
 from stellwerk.core.model.errors import Notice, StellwerkError
 
@@ -288,6 +290,10 @@ class PlacementCalls(Requests):
     def placement_history(self, name: str, limit: int = 50) -> History:
         """What was decided for a placement, newest first."""
         return self._get(f"{_path(name)}/history?limit={limit}", History)
+
+    def cluster(self, name: str) -> ClusterPage:
+        """All that is known of a cluster, from whom, and how old it is."""
+        return self._get(f"/v1/clusters/{part(name)}", ClusterPage)
 
     def replay_placement(self, decision: str) -> Replayed:
         """Computes a decision again from what was stored of it."""

@@ -247,8 +247,15 @@ class Placements:
     def fleet(self, namespaces: Iterable[str] = ()) -> Fleet:
         """The fleet as it is believed to be now."""
         with self._lock:
-            self._inventory.refresh()
+            self._look()
             return self._inventory.fleet(namespaces)
+
+    def _look(self) -> None:
+        """Where nothing stands the inventory isn't kept up to date, so it is asked for now."""
+        if not self._is_active:
+            for cluster in list(self._state.clusters.values()):
+                self._inventory.probed(cluster, (), self._clock.now_ms())
+        self._inventory.refresh()
 
     def what_if_applied(
         self, name: str, facts: FleetFacts, placements: Iterable[Placement]
@@ -266,10 +273,16 @@ class Placements:
         decider.apply(standing.values(), (), ())
         return [one.answer for one in decider.answers(self._clock.now_ms())]
 
+    def rows(self) -> dict[str, FactRow]:
+        """What is known of all clusters, by name."""
+        with self._lock:
+            self._look()
+            return dict(self._inventory.rows)
+
     def row(self, name: str) -> tuple[FactRow, tuple[Contradiction, ...]] | None:
         """What is known of one cluster."""
         with self._lock:
-            self._inventory.refresh()
+            self._look()
             row = self._inventory.rows.get(name)
             return None if row is None else (row, self._inventory.contradictions.get(name, ()))
 

@@ -76,6 +76,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     missing_blobs: Callable[[Sequence[str]], Sequence[str]]
     settings: Callable[[], Settings] = load
     queues: Sequence[str] = (DEFAULT_QUEUE,)
+    placements: Callable[[], Sequence[str]] = tuple
 
 
 def accept_all(items: Sequence[SubmitItem], read: ReadItem, around: Surroundings) -> list[Accepted]:
@@ -116,6 +117,8 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
         mounted = mount(found.task, item.mounts, around.settings(), problems)
     problems += _missing(item, found, around)
     problems += queue_problems(lowered.queue, around.queues, item.file)
+    if lowered.shape.placement:
+        problems += placement_problems(lowered.shape.placement, around.placements(), item.file)
     problems += [
         Problem("place/never-fits", told.sentence, told.remedy, file=item.file)
         for told in map(render, never_fits(lowered.shape, list(around.clusters)))
@@ -184,6 +187,21 @@ def queue_problems(queue: str, known: Sequence[str], file: str) -> list[Problem]
     help = f"did you mean `{close[0]}`?" if close else "leave `queue` out, or name one of these"
     message = f"there is no queue `{queue}`; there {there_are}"
     return [Problem("submit/queue", message, help, file=file, path="queue")]
+
+
+def placement_problems(key: str, known: Sequence[str], file: str) -> list[Problem]:
+    """That there is no placement of that name: nothing would ever choose a cluster for it."""
+    if key in known:
+        return []
+    from difflib import get_close_matches
+
+    close = get_close_matches(key, known, 1)
+    listed = f"there are {', '.join(known[:8])}" if known else "apply one: stw placement apply"
+    help = f"did you mean `{close[0]}`?" if close else listed
+    path = "resources.labels.stellwerk/placement"
+    return [
+        Problem("submit/placement", f"there is no placement `{key}`", help, file=file, path=path)
+    ]
 
 
 def name_of(task: Task, item: SubmitItem) -> str:

@@ -1,6 +1,5 @@
 """Takes a fleet file in: all that is wrong with it at once, else what it changes."""
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -13,9 +12,10 @@ from stellwerk.core.inventory.merge import merge
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import ApplyFleet
 from stellwerk.core.model.errors import Notice, Problem, SpecError
+from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.ids import BlobHash
 from stellwerk.core.model.placement import Placement
-from stellwerk.core.model.standing import NOT_YET, Standing
+from stellwerk.core.model.standing import NOT_YET, Declared, Standing
 from stellwerk.engine.placements import Placements, read_facts
 from stellwerk.server import standing_models as models
 from stellwerk.server.placements import condition
@@ -69,20 +69,24 @@ def troubles(placement: Placement, file: str) -> list[Problem]:
     ]
 
 
-def command_of(store: Store, body: models.ApplyBody, one: Reading) -> ApplyFleet:
-    """The command, with what it refers to stored."""
-    facts = msgspec.json.encode(one.facts)
-    text = body.text.encode()
-    before = next((each for each in store.declared() if each.name == one.name), None)
-    if before is not None and before.text == hashlib.sha256(text).hexdigest():
-        return ApplyFleet(one.name, before.text, before.facts, before.clusters, one.read.placements)
+def command_of(store: Store, body: models.ApplyBody, one: Reading, was: "Was") -> ApplyFleet:
+    """The command, with what it refers to stored; facts that say the same are those there are."""
+    known = was.known
+    if known is not None and was.said == said(one.facts):
+        return ApplyFleet(one.name, known.text, known.facts, known.clusters, one.read.placements)
     return ApplyFleet(
         name=one.name,
-        text=BlobHash(store.blobs.put(text)),
-        facts=BlobHash(store.blobs.put(facts)),
+        text=BlobHash(store.blobs.put(body.text.encode())),
+        facts=BlobHash(store.blobs.put(msgspec.json.encode(one.facts))),
         clusters=len(one.read.fleet.clusters),
         placements=one.read.placements,
     )
+
+
+def said(facts: FleetFacts) -> tuple[Fleet, tuple[str, ...]]:
+    """What a file says, whenever that was."""
+    merged = merge(facts.sources)
+    return msgspec.structs.replace(merged, told={}), facts.placements
 
 
 def answer(
@@ -95,6 +99,7 @@ def answer(
 ) -> models.Applied:
     """What a file changed, or would change; `now` are the decisions after it."""
     clusters = {each.name: each for each in one.read.fleet.clusters}
+    declared = was.declared
     own = [placement.key for placement in one.read.placements]
     listed = []
     for placement in one.read.placements:
@@ -112,9 +117,9 @@ def answer(
         name=one.name,
         dry_run=dry_run,
         clusters=len(clusters),
-        added=[name for name in clusters if name not in was.declared],
-        changed=[n for n in clusters if n in was.declared and was.declared[n] != clusters[n]],
-        removed=[name for name in was.declared if name not in clusters],
+        added=[name for name in clusters if name not in declared],
+        changed=[n for n in clusters if n in declared and declared[n] != clusters[n]],
+        removed=[name for name in declared if name not in clusters],
         placements=listed,
         moved=moved,
         notices=[*one.read.notices, *_left_out(was, own)],
@@ -123,11 +128,16 @@ def answer(
 
 
 class Was(msgspec.Struct, frozen=True):
-    """What there was before: the file's own clusters and placements, and all placements."""
+    """What there was before: what the file of this name said, and all placements."""
 
-    declared: dict[str, Cluster]
-    placements: tuple[str, ...]
+    known: Declared | None
+    said: tuple[Fleet, tuple[str, ...]]
     standing: dict[str, Standing]
+
+    @property
+    def declared(self) -> dict[str, Cluster]:
+        """The clusters of the file."""
+        return {one.name: one for one in self.said[0].clusters}
 
     def clusters(self, key: str) -> list[str]:
         """What a placement had."""
@@ -140,10 +150,8 @@ def before(store: Store, name: str) -> Was:
     standing = {one.placement.key: one for one in store.placements()}
     known = next((each for each in store.declared() if each.name == name), None)
     if known is None:
-        return Was({}, (), standing)
-    facts = read_facts(store.blobs.get(known.facts))
-    clusters = {one.name: one for one in merge(facts.sources).clusters}
-    return Was(clusters, facts.placements, standing)
+        return Was(None, (Fleet(clusters=()), ()), standing)
+    return Was(known, said(read_facts(store.blobs.get(known.facts))), standing)
 
 
 def _applied(
@@ -164,7 +172,7 @@ def _left_out(was: Was, own: Sequence[str]) -> list[Notice]:
             f"{key} was in this file before and isn't any more; it stays as it is",
             f"`stw placement delete {key}` removes it",
         )
-        for key in was.placements
+        for key in was.said[1]
         if key not in own and key in was.standing
     ]
 

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from stellwerk.server.standing_models import ClusterFacts
+
 
 class DeviceView(msgspec.Struct, frozen=True):
     """An accelerator: what runs of ours hold of its memory, and what others hold."""
@@ -49,6 +51,14 @@ class Clusters(msgspec.Struct, frozen=True):
     """All clusters."""
 
     items: list[ClusterView]
+    seq: int
+
+
+class ClusterPage(msgspec.Struct, frozen=True):
+    """One cluster with all that is known of it, beside what its own driver sees."""
+
+    cluster: ClusterView
+    facts: ClusterFacts
     seq: int
 
 

@@ -152,7 +152,9 @@ class PlacementPages:
 
         standing = self._store.placements()
         one = self.find(key)
-        world = apply_changes(World(fleet, (without_job(one.placement),), now_ms), tuple(body.changes))
+        world = apply_changes(
+            World(fleet, (without_job(one.placement),), now_ms), tuple(body.changes)
+        )
         columns = FleetColumns.of(world.fleet)
         existing = tuple(
             Existing(each.placement.namespace, each.placement.name, each.decided.clusters)

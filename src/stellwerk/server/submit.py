@@ -83,6 +83,7 @@ class Submits:
             clusters=[cluster for cluster, _ in store.clusters()],
             known_secrets={info.name for info in store.secrets.list(PROJECT, actor)},
             missing_blobs=store.blobs.missing,
+            placements=store.placement_keys,
         )
 
     async def _first_facts(self) -> None:

@@ -45,6 +45,7 @@ _PLACED = insert_row(schema.placed)
 _PART = insert_new(schema.parts)
 _ALL_DECLARED = Prepared(sa.select(schema.declared.c.doc).order_by(schema.declared.c.name))
 _ALL = Prepared(sa.select(_p.doc).order_by(_p.key))
+_KEYS = Prepared(sa.select(_p.key).order_by(_p.key))
 _ONE = Prepared(sa.select(_p.doc).where(_p.key == param("key")))
 _PLACED_COLUMNS = (_d.seq, _d.key, _d.id, _d.at_ms, _d.data)
 _BY_ID = Prepared(
@@ -98,6 +99,11 @@ def declared(conn: sa.Connection) -> list[Declared]:
 def placements(conn: sa.Connection) -> list[Standing]:
     """All placements by key."""
     return [_standing(doc) for (doc,) in _ALL.all(conn)]
+
+
+def keys(conn: sa.Connection) -> list[str]:
+    """The keys of all placements, in order."""
+    return [str(key) for (key,) in _KEYS.all(conn)]
 
 
 def placement(conn: sa.Connection, key: str) -> Standing | None:

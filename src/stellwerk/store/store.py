@@ -275,6 +275,10 @@ class Store:
         """All placements by key."""
         return self._read(placements.placements)
 
+    def placement_keys(self) -> list[str]:
+        """The keys of all placements."""
+        return self._read(placements.keys)
+
     def placement(self, key: str) -> Standing | None:
         """The placement of a key (``namespace/name``)."""
         return self._read(lambda conn: placements.placement(conn, key))

@@ -33,7 +33,6 @@ EXAMPLES = {
     "accelerator-count": "resources: {accelerators: 'A100:1.5'}\nrun: x",
     "launcher": "resources: {labels: {stellwerk/launcher: mpi}}\nrun: x",
     "wishes": "resources: {labels: {stellwerk/objective: cost}}\nrun: x",
-    "placement": "resources: {labels: {stellwerk/placement: p}}\nrun: x",
     "move-after": "resources: {labels: {stellwerk/move-after: 5m}}\nrun: x",
 }
 

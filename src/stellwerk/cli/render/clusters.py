@@ -102,7 +102,7 @@ def gpu_lines(clusters: tuple[ClusterView, ...], wanted: str | None) -> list[Gpu
     return [
         GpuLine(cluster.name, node.name, cluster.facts_age_ms, device)
         for cluster in clusters
-        if wanted in {None, cluster.name}
+        if wanted == cluster.name or (wanted is None and cluster.state != "declared")
         for node in cluster.nodes
         for device in node.devices
     ]

@@ -17,6 +17,7 @@ STYLES = {
     "unreachable": "bad",
     "quarantined": "bad",
     "drained": "warn",
+    "declared": "faint",
     "chosen": "good",
     "fits": "",
     "later": "warn",

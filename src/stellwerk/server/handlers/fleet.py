@@ -2,13 +2,15 @@
 
 import asyncio
 
+import msgspec
 from litestar import get, post
 from litestar.params import FromPath
 
 from stellwerk.core.model.cluster import Node
 from stellwerk.core.model.commands import ResumeNode
 from stellwerk.core.model.errors import StellwerkError
-from stellwerk.server.fleet_models import Clusters, Resumed
+from stellwerk.server.cluster_facts import facts_of, with_declared
+from stellwerk.server.fleet_models import ClusterPage, Clusters, Resumed
 from stellwerk.server.handlers.workloads import EFFECT_S, AnyRequest, actor_of
 from stellwerk.server.services import Given, Services
 
@@ -17,7 +19,30 @@ from stellwerk.server.services import Given, Services
 async def list_clusters(services: Given) -> Clusters:
     """Each cluster with its nodes and devices, what our runs hold of them, and how old that is."""
     seen_ms = dict(services.engine.status().facts_ms)
-    return await asyncio.to_thread(services.pages.clusters, seen_ms, services.clock.now_ms())
+
+    def ask() -> Clusters:
+        found = services.pages.clusters(seen_ms, services.clock.now_ms())
+        return with_declared(found, services.engine.placements)
+
+    return await asyncio.to_thread(ask)
+
+
+@get("/clusters/{name:str}", tags=["fleet"], summary="One cluster", opt={"open_to_group": True})
+async def show_cluster(name: FromPath[str], services: Given) -> ClusterPage:
+    """All that is known of a cluster: each fact with who said it and how old that is, and where
+    they contradict each other.
+    """
+    seen_ms = dict(services.engine.status().facts_ms)
+
+    def ask() -> ClusterPage:
+        now_ms = services.clock.now_ms()
+        page = facts_of(services.store, services.engine.placements, name, now_ms)
+        own = {one.name: one for one in services.pages.clusters(seen_ms, now_ms).items}
+        if name not in own:
+            return page
+        return msgspec.structs.replace(page, cluster=own[name])
+
+    return await asyncio.to_thread(ask)
 
 
 @post(
@@ -57,4 +82,4 @@ def _node(services: Services, name: str, node: str) -> Node:
     return nodes[node]
 
 
-HANDLERS = [list_clusters, resume_node]
+HANDLERS = [list_clusters, show_cluster, resume_node]

@@ -45,7 +45,7 @@ async def apply(
     if data.dry_run:
         now = await asyncio.to_thread(applying.would_be, engine.placements, one)
         return await asyncio.to_thread(applying.answer, store, one, was, now, dry_run=True)
-    command = await asyncio.to_thread(applying.command_of, store, data, one)
+    command = await asyncio.to_thread(applying.command_of, store, data, one, was)
     await services.order(command, actor_of(request), request.headers.get("idempotency-key", ""))
     await services.settled(EFFECT_S)
     await engine.decided(DECIDED_S)
