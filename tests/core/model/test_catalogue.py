@@ -41,6 +41,7 @@ SAMPLE: dict[str, str | int] = {
     "failure": "exit_code",
     "file": "data/train.csv",
     "filter": "TaintToleration",
+    "flavor": "h100",
     "for_ms": 120_000,
     "free": "2",
     "gain": 12,

@@ -9,8 +9,10 @@ import re
 
 from stellwerk.core.model.data_catalogue import OF_DATA
 from stellwerk.core.model.endings import ENDED
+from stellwerk.core.model.gates_catalogue import OF_GATES
 from stellwerk.core.model.placing_catalogue import OF_MOVES
 from stellwerk.core.model.quantity import show_bytes, show_duration
+from stellwerk.core.model.queueing_catalogue import OF_QUEUES
 from stellwerk.core.model.reasons import TIERS, Entry, Reason, RenderedReason, Tier
 from stellwerk.core.model.standing_catalogue import OF_STANDING
 
@@ -199,9 +201,11 @@ CATALOGUE: dict[str, Entry] = {
     **OF_NODES,
     **OF_PLACES,
     **REFUSALS,
+    **OF_GATES,
     **OF_DATA,
     **OF_STANDING,
     **OF_MOVES,
+    **OF_QUEUES,
 }
 
 WHY_STOPPED = {

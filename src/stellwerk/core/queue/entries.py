@@ -139,7 +139,8 @@ class Verdict(NamedTuple):
     """What came of one flavor for one pod set and resource, with the numbers behind it.
 
     ``code``: fits, borrows, short, exceeds, taint, selector, missing, topology, no_topology,
-    uncovered. ``used`` is what pod sets before it in the workload take of the same.
+    only_topology, uncovered. For a topology ``available`` of ``most`` pods fit; else the numbers
+    are amounts, with what pod sets before it in the workload take of the same.
     """
 
     pod_set: str

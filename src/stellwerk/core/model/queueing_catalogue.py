@@ -1,0 +1,80 @@
+"""The reasons why a workload waits in a cluster queue, in the house's tiers."""
+
+from stellwerk.core.model.reasons import Entry
+
+OF_QUEUES = {
+    "queue_missing": Entry(
+        "blocked",
+        "you",
+        "there is no queue `{queue}` for it",
+        "name a LocalQueue of its namespace that leads to a ClusterQueue that is there",
+    ),
+    "queue_inactive": Entry(
+        "blocked",
+        "queue owner",
+        "{queue} takes nothing in: {note}",
+        "`stw queues check` names what is missing",
+    ),
+    "queue_namespace": Entry(
+        "blocked",
+        "queue owner",
+        "{queue} takes no work of the namespace {name}",
+        "have its `namespaceSelector` match, or use another queue",
+    ),
+    "queue_no_flavor": Entry(
+        "blocked",
+        "you",
+        "no flavor of {queue} suits it: {note}",
+        "tolerate or select what one of its flavors has, or use another queue",
+    ),
+    "queue_exceeds": Entry(
+        "blocked",
+        "you",
+        "{wanted} {resource} asked, {queue} can have at most {largest} in {flavor}"
+        "[, and no more in {others} other flavors]",
+        "ask for at most {largest}, or have quota or a borrowing limit raised",
+    ),
+    "queue_stopped": Entry(
+        "held",
+        "queue owner",
+        "{queue} is stopped ({note})",
+        "wait until its `stopPolicy` is None again",
+    ),
+    "queue_suspended": Entry(
+        "held", "you", "it is kept out of the queue: {note}", "let it in, then it is looked at"
+    ),
+    "queue_backing_off": Entry(
+        "held", "time", "it waits {delay_ms} after it was put back", "nothing to do"
+    ),
+    "queue_quota": Entry(
+        "capacity",
+        "time",
+        "{wanted} {resource} asked, {queue} can get {free} in {flavor} now, {missing} too little"
+        "[; {where} is the narrowest][; too little in {others} other flavors]",
+        "wait until running work ends[, or have {where} given {missing} more]",
+    ),
+    "queue_topology": Entry(
+        "capacity",
+        "time",
+        "{free} of {wanted} pods fit as near to each other as asked[ ({note})] in {flavor}",
+        "wait until running work ends, or ask for a wider level or `preferred`",
+    ),
+    "queue_victims": Entry(
+        "capacity",
+        "time",
+        "it waits for {name} to go, which it preempts[, and for {others} more]",
+        "nothing to do; it starts when they are gone",
+    ),
+    "queue_passed": Entry(
+        "turn",
+        "time",
+        "in this cycle others took the room that it would have got",
+        "nothing to do; it is looked at again in the next cycle",
+    ),
+    "queue_behind": Entry(
+        "turn",
+        "time",
+        "{ahead} before it in {queue}",
+        "wait, or give it a higher priority",
+    ),
+}

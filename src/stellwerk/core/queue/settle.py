@@ -1,0 +1,53 @@
+"""Runs cycles one after the other until nothing changes any more, as if victims went at once.
+
+What runs never ends here, so this says who would start now. Preempted workloads wait again. Rules
+that let two workloads evict each other in turn are stopped after a number of cycles, and said.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stellwerk.core.queue.cycle import decide
+from stellwerk.core.queue.live import Queues
+from stellwerk.core.queue.outcome import Admitted, Evicted, Waits
+
+MOST_CYCLES = 10_000
+
+
+class Settled(NamedTuple):
+    """What cycles came to: what each did, why those wait who were looked at, whether it ended.
+
+    The number of a cycle counts from 1.
+    """
+
+    cycles: int
+    admitted: list[tuple[int, Admitted]]
+    evicted: list[tuple[int, Evicted]]
+    waits: dict[str, Waits]
+    settled: bool
+
+
+def settle(queues: Queues, now_ms: int, most: int = MOST_CYCLES) -> Settled:
+    """At most so many cycles; changes ``queues``."""
+    found = Settled(0, [], [], {}, settled=False)
+    gone: list[str] = []
+    number = 0
+    while number < most:
+        for key in gone:
+            queues.release(key, again=True)
+        number += 1
+        outcome = decide(queues, now_ms)
+        before = {one.key: queues.waiters[one.key].tried for one in outcome.waits}
+        queues.apply(outcome, now_ms)
+        gone = [one.key for one in outcome.evicted]
+        found.admitted.extend((number, one) for one in outcome.admitted)
+        found.evicted.extend((number, one) for one in outcome.evicted)
+        for started in outcome.admitted:
+            found.waits.pop(started.key, None)
+        for one in outcome.waits:
+            found.waits[one.key] = one
+        moved = any(one.parks or one.tried != before[one.key] for one in outcome.waits)
+        if outcome.empty and not moved:
+            return found._replace(cycles=number, settled=True)
+    return found._replace(cycles=number)
