@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.model.cluster import Cluster, Node
-from stellwerk.core.model.resources import Allocation, GpuRequest, Request
+from stellwerk.core.model.resources import (
+    Allocation,
+    DeviceShare,
+    GpuRequest,
+    NodeAllocation,
+    Request,
+)
 from stellwerk.core.place.node import NodeRoom, fit_node, free_bytes
 from stellwerk.core.place.packing import (
     MOST_SHAPES,
@@ -341,3 +347,42 @@ def test_a_named_kind_in_the_mix_leaves_other_cards_to_others() -> None:
     picky: Mix = ((a_request(gpus=1, gpu="A100"), 1000),)
     assert Packing(rooms, Scores(())).best(a_request(gpus=1), 1) == ["a"]
     assert Packing(rooms, Scores(picky)).best(a_request(gpus=1), 1) == ["b"]
+
+
+@given(
+    ROOMS,
+    st.lists(requests, min_size=2, max_size=6),
+    st.lists(st.integers(0, 3), min_size=5, max_size=5),
+)
+def test_nodes_that_shrank_below_what_runs_on_them(
+    nodes: list[Node], asked: list[Request], shrunk: list[int]
+) -> None:
+    """Overdrawn in CPUs, memory or both: who asks for none of it is served as ever."""
+    room = filled(a_room(nodes), asked)
+    after = tuple(
+        replace(
+            node,
+            cpus_milli=0 if how & 1 else node.cpus_milli,
+            memory_bytes=0 if how & 2 else node.memory_bytes,
+        )
+        for node, how in zip(room.cluster.nodes, shrunk, strict=False)
+    )
+    room = Room(replace(room.cluster, nodes=after), room.held)
+    for request in (*asked, *(replace(one, cpus_milli=0, memory_bytes=0) for one in asked)):
+        fitting = {name for name, one in room.nodes.items() if fit_node(one, request, (0,))}
+        assert {part.node for part in fit_most(room, request, len(nodes))} == fitting
+        assert 0 <= usable_after(room, request) <= 1
+
+
+@pytest.mark.parametrize("asked", [a_request(cpus=0, gpus=1), a_request(cpus=1, gpus=1)])
+def test_an_overdrawn_node_still_gives_what_is_asked_of_it(asked: Request) -> None:
+    """Its runs hold more memory, and more CPUs if nobody asks for any, than it has by now."""
+    cluster = a_room([a_node(cpus=4, memory_gib=1, gpus=3)])
+    held = [
+        NodeAllocation("n0", 0 if asked.cpus_milli else 9_000, 9 << 30),
+        NodeAllocation("n0", asked.cpus_milli, devices=(DeviceShare(0, 40 << 30),)),
+    ]
+    room = Room(cluster, [Allocation("lab", (part,)) for part in held])
+    [given] = fit_most(room, asked, 2)
+    assert [share.index for share in given.devices] == [1]
+    assert usable_after(room, asked) == 1.0

@@ -268,8 +268,9 @@ def _with_room(worth: list[Worth], cpus: int, memory: int) -> int:
         elif (cpus >= least_cpus or not least_cpus) and (
             memory >= least_memory or not least_memory
         ):
-            by_cpus = part * cpus // all_cpus if cpus < all_cpus else part
-            by_memory = part * memory // all_memory if memory < all_memory else part
+            # What isn't asked for is never short, also where a node that shrank is overdrawn.
+            by_cpus = part * cpus // all_cpus if cpus < all_cpus and all_cpus else part
+            by_memory = part * memory // all_memory if memory < all_memory and all_memory else part
             usable += min(by_cpus, by_memory)
     return usable
 
