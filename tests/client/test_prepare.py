@@ -44,6 +44,29 @@ def test_all_that_a_task_brings_is_packed(desk: Path) -> None:
     assert len(found.everything) == 4
 
 
+def test_a_label_of_ours_counts_like_its_flag() -> None:
+    """A flag that is given too holds before it; labels of others stay labels."""
+    labels = {"stellwerk/time-limit": "2h", "stellwerk/priority": "5", "team": "x"}
+    for given in ({"text": "run: x"}, {"argv": ("true",)}):
+        wish = Wish(labels=labels, overrides={"priority": 7}, **given)
+        submission = prepare(wish, load()).submission
+        assert submission.overrides == {"time_limit": "2h", "priority": 7}
+        assert submission.labels == {"team": "x"}
+
+
+def test_a_label_of_ours_that_would_have_no_effect_is_refused() -> None:
+    """Because it belongs into the file, is misspelt, or isn't one; all of them at once."""
+    names = ("abort-when", "time-limt", "zzzzzz")
+    wish = Wish(text="run: x", labels={f"stellwerk/{name}": "1" for name in names})
+    with pytest.raises(StellwerkError) as caught:
+        prepare(wish, load())
+    assert [problem.help for problem in caught.value.problems] == [
+        "write it there, below `labels` of `resources`",
+        "did you mean `stellwerk/time-limit`?",
+        "labels of your own don't begin with `stellwerk/`",
+    ]
+
+
 def test_sources_that_are_missing_are_told_together(desk: Path) -> None:
     """Each with its full path and its target."""
     with pytest.raises(StellwerkError) as caught:

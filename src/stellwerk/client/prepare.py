@@ -16,7 +16,8 @@ from msgspec import structs
 
 from stellwerk.client.wire import Kind, Override, Submission
 from stellwerk.config import Settings
-from stellwerk.core.describe.extras import LOCK_FILES
+from stellwerk.core.describe.extras import EXTRAS, LOCK_FILES, PREFIX
+from stellwerk.core.describe.fields import did_you_mean
 from stellwerk.core.describe.places import means, packed_targets
 from stellwerk.core.model.errors import Problem, SpecError, StellwerkError
 from stellwerk.core.model.task import Task
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LARGEST_TEXT = 2 * 2**20
 STDIN = "-"
+EXTRAS_WITH_FLAGS = ("priority", "queue", "gpu-memory", "time-limit", "checkpoint-grace")
 
 
 class Wish(NamedTuple):
@@ -73,6 +75,7 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
         raise SpecError(
             [Problem("submit/what", "give either a file, a text, or a command", "one of the three")]
         )
+    wish = _with_extras(wish)
     if wish.argv is not None:
         return _command(wish, settings)
     name, text = _read(wish.file) if wish.file is not None else ("", wish.text or "")
@@ -97,6 +100,7 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
 def problems_of(wish: Wish) -> tuple[Problem, ...]:
     """What can be seen to be wrong with a task, its variables and flags, without packing."""
     try:
+        wish = _with_extras(wish)
         if wish.argv is not None:
             describe = import_module("stellwerk.core.describe.tasks")
             given = {"env": wish.env, "secrets": wish.secrets, "overrides": wish.overrides}
@@ -107,6 +111,26 @@ def problems_of(wish: Wish) -> tuple[Problem, ...]:
     except StellwerkError as error:
         return error.problems
     return ()
+
+
+def _with_extras(wish: Wish) -> Wish:
+    """Labels `stellwerk/…` as what they mean: like a flag where there is one, else refused."""
+    ours = {key.removeprefix(PREFIX): key for key in wish.labels if key.startswith(PREFIX)}
+    problems = []
+    for extra, label in ours.items():
+        if extra not in EXTRAS:
+            remedy = did_you_mean(label, [PREFIX + known for known in EXTRAS], cutoff=0.85)
+            remedy = remedy or f"labels of your own don't begin with `{PREFIX}`"
+            problems.append(Problem("spec/unknown-field", f"unknown label `{label}`", remedy))
+        elif extra not in EXTRAS_WITH_FLAGS:
+            message = f"`{label}` counts only in a task file"
+            remedy = "write it there, below `labels` of `resources`"
+            problems.append(Problem("submit/label", message, remedy))
+    if problems:
+        raise SpecError(problems)
+    flags = {extra.replace("-", "_"): wish.labels[label] for extra, label in ours.items()}
+    others = {key: value for key, value in wish.labels.items() if not key.startswith(PREFIX)}
+    return wish._replace(overrides={**flags, **wish.overrides}, labels=others)
 
 
 def _command(wish: Wish, settings: Settings) -> Prepared:
