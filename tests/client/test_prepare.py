@@ -57,13 +57,15 @@ def test_a_label_of_ours_counts_like_its_flag() -> None:
 def test_a_label_of_ours_that_would_have_no_effect_is_refused() -> None:
     """Because it belongs into the file, is misspelt, or isn't one; all of them at once."""
     names = ("abort-when", "time-limt", "zzzzzz")
-    wish = Wish(text="run: x", labels={f"stellwerk/{name}": "1" for name in names})
+    labels = {f"stellwerk/{name}": "1" for name in names}
+    wish = Wish(text="run: x", labels=labels, overrides={"cpus": "z"})
     with pytest.raises(StellwerkError) as caught:
         prepare(wish, load())
     assert [problem.help for problem in caught.value.problems] == [
         "write it there, below `labels` of `resources`",
         "did you mean `stellwerk/time-limit`?",
         "labels of your own don't begin with `stellwerk/`",
+        "write a number of CPUs such as `4`, `0.5` or `500m`, or `4+` for at least 4",
     ]
 
 

@@ -75,7 +75,9 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
         raise SpecError(
             [Problem("submit/what", "give either a file, a text, or a command", "one of the three")]
         )
-    wish = _with_extras(wish)
+    wish, wrong = _with_extras(wish)
+    if wrong:
+        raise SpecError([*wrong, *problems_of(wish)])
     if wish.argv is not None:
         return _command(wish, settings)
     name, text = _read(wish.file) if wish.file is not None else ("", wish.text or "")
@@ -99,8 +101,8 @@ def prepare(wish: Wish, settings: Settings) -> Prepared:
 
 def problems_of(wish: Wish) -> tuple[Problem, ...]:
     """What can be seen to be wrong with a task, its variables and flags, without packing."""
+    wish, wrong = _with_extras(wish)
     try:
-        wish = _with_extras(wish)
         if wish.argv is not None:
             describe = import_module("stellwerk.core.describe.tasks")
             given = {"env": wish.env, "secrets": wish.secrets, "overrides": wish.overrides}
@@ -109,12 +111,12 @@ def problems_of(wish: Wish) -> tuple[Problem, ...]:
             name, text = _read(wish.file) if wish.file is not None else ("", wish.text or "")
             _task_in(text, name, wish, "sbatch" if text.startswith("#!") else "task")
     except StellwerkError as error:
-        return error.problems
-    return ()
+        return (*wrong, *error.problems)
+    return wrong
 
 
-def _with_extras(wish: Wish) -> Wish:
-    """Labels `stellwerk/…` as what they mean: like a flag where there is one, else refused."""
+def _with_extras(wish: Wish) -> tuple[Wish, tuple[Problem, ...]]:
+    """Labels `stellwerk/…` as what they mean: like a flag where there is one; others are wrong."""
     ours = {key.removeprefix(PREFIX): key for key in wish.labels if key.startswith(PREFIX)}
     problems = []
     for extra, label in ours.items():
@@ -126,11 +128,10 @@ def _with_extras(wish: Wish) -> Wish:
             message = f"`{label}` counts only in a task file"
             remedy = "write it there, below `labels` of `resources`"
             problems.append(Problem("submit/label", message, remedy))
-    if problems:
-        raise SpecError(problems)
-    flags = {extra.replace("-", "_"): wish.labels[label] for extra, label in ours.items()}
+    given = [extra for extra in EXTRAS_WITH_FLAGS if extra in ours]
+    flags = {extra.replace("-", "_"): wish.labels[ours[extra]] for extra in given}
     others = {key: value for key, value in wish.labels.items() if not key.startswith(PREFIX)}
-    return wish._replace(overrides={**flags, **wish.overrides}, labels=others)
+    return wish._replace(overrides={**flags, **wish.overrides}, labels=others), tuple(problems)
 
 
 def _command(wish: Wish, settings: Settings) -> Prepared:
