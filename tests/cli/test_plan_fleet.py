@@ -72,7 +72,7 @@ def test_the_answer_is_on_one_page(stw: Stw) -> None:
         "  ->  big      chosen          100          0  100",
         "  refused:",
         "    small  has 1 T4, asked is 2 A100-80GB",
-        "             -> 2 more A100-80GB free",
+        "             -> a node with 2 A100-80GB",
     ]
 
 
@@ -214,3 +214,33 @@ def test_nothing_of_a_server_is_loaded_or_started(files: Path) -> None:
     assert not [name for name in heavy if name in loaded]
     assert "train  2 A100-80GB, ~2 h" in done.stdout
     assert not (files / "state").exists()
+
+
+def test_a_policy_that_makes_no_sense_is_an_error_of_the_task_that_names_it(stw: Stw) -> None:
+    """An expression that doesn't compile, with what may stand there."""
+    selector = "{celSelector: {celExpressions: ['managedCluster.']}}"
+    predicates = f"spec: {{predicates: [{{requiredClusterSelector: {selector}}}]}}"
+    Path("fleet.yaml").write_text(FLEET.replace("spec: {}", predicates))
+    result = stw("plan", "--fleet", "fleet.yaml", "train.yaml")
+    assert result.code == 2
+    assert result.err.startswith("error[fleet/placement]  train.yaml  gpu: compilation failed")
+
+
+def test_a_fleet_without_a_cluster_is_none(stw: Stw) -> None:
+    """Nothing could be said of it."""
+    Path("fleet.yaml").write_text("")
+    result = stw("plan", "--fleet", "fleet.yaml", "train.yaml")
+    assert result.code == 2
+    assert result.err.startswith("error[fleet/empty]  fleet.yaml  the fleet has no cluster")
+
+
+def test_what_cannot_be_run_yet_can_be_planned(stw: Stw) -> None:
+    """Of a service only its own mistakes are told."""
+    service = TRAIN + "service: {readiness_probe: /, replicas: 1}\n"
+    Path("train.yaml").write_text(service)
+    assert plan(stw, "train.yaml")[0] == "train  1 replica with 2 A100-80GB"
+    Path("train.yaml").write_text(service + "resorces: {}\n")
+    result = stw("plan", "--fleet", "fleet.yaml", "train.yaml")
+    assert [line.split("]")[0] for line in result.err.splitlines()[:-1]] == [
+        "error[spec/unknown-field"
+    ]

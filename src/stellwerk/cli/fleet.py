@@ -24,7 +24,7 @@ from stellwerk.core.model.task import Dag, Task
 from stellwerk.core.place.change_verbs import meant
 from stellwerk.core.place.changes import World, apply_changes
 from stellwerk.core.place.fleet_moves import differences
-from stellwerk.core.place.fleet_record import record_of
+from stellwerk.core.place.fleet_record import problems_of, record_of
 from stellwerk.core.place.on_fleet import Ask, FleetPlan, plan_on_fleet
 from stellwerk.core.place.policies import OPEN, policy_of
 
@@ -74,6 +74,9 @@ def plan_fleet(wish: FleetWish) -> FleetPlanRecord:
     if read is not None and not (wish.lenient and read.fleet.clusters):
         problems += told
     named = _tasks(wish, problems)
+    if read is not None and not problems and not read.fleet.clusters:
+        remedy = "describe at least one `kind: Cluster` or `kind: ManagedCluster`"
+        problems.append(Problem("fleet/empty", "the fleet has no cluster", remedy, wish.fleet))
     if read is None or problems:
         raise StellwerkError(dict.fromkeys(problems))
     world = World(read.fleet, (*read.placements, OPEN), wish.at_ms, tuple(t.task for t in named))
@@ -118,7 +121,8 @@ def _tasks(wish: FleetWish, problems: list[Problem]) -> tuple[Named, ...]:
         try:
             found += ((file, one) for one in _each(_read(text, file, given)))
         except StellwerkError as error:
-            problems += error.problems
+            # What can't be run yet can be planned all the same.
+            problems += (one for one in error.problems if not one.code.startswith("unsupported/"))
     return _named(found)
 
 
@@ -175,9 +179,10 @@ def _planned(world: World, named: Sequence[Named], existing: tuple[Existing, ...
     plan = plan_on_fleet(asks, world.fleet, world.now_ms, existing)
     files = {one.name: one.file for one in named}
     for answer in plan.answers:
-        problems += (replace(each, file=files[answer.ask.name]) for each in answer.problems)
+        wrong = problems_of(answer)
+        problems += (replace(each, file=files[answer.ask.name]) for each in wrong)
     if problems:
-        raise StellwerkError(problems)
+        raise StellwerkError(dict.fromkeys(problems))
     return plan
 
 

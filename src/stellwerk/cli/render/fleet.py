@@ -110,7 +110,7 @@ def _outcome(task: TaskRecord, terminal: Terminal) -> list[str]:
     if not task.clusters:
         lines.append(f"  -> {'nowhere' if task.verdict != 'broken' else 'not decided'}")
         lines += [f"     would do: {turn}" for turn in task.turns]
-    if any(group.name for group in task.groups):
+    if len(task.groups) > 1:
         told = [f"{', '.join(one.clusters)} ({one.name or 'the rest'})" for one in task.groups]
         lines.append(f"  in this order: {', then '.join(told)}")
     if task.standby:
@@ -126,12 +126,16 @@ def _given(task: TaskRecord, one: Given, terminal: Terminal) -> list[str]:
     nodes = [part.node for part in one.nodes if part.node not in {"", one.cluster}]
     on = f" {','.join(dict.fromkeys(nodes))}" if nodes else ""
     what = one.devices or one.asks
+    if task.nodes > 1:
+        what += " each"
     if task.kind == "service":
         what = f"{plural(one.replicas, 'replica')} with {what}"
     group = f", group {one.group}" if one.group else ""
     parts = [_starts(one.figures.starts_s)]
     if one.after:
         parts[0] += f", when {one.after} is over"
+    if one.figures.opens_s:
+        parts[0] += ", when it has opened"
     if one.figures.finishes_s is not None:
         parts.append(f"over in {show_span(one.figures.finishes_s)}")
     parts += _money(one.figures.cost_usd, one.figures.usd_per_hour, service=task.kind == "service")

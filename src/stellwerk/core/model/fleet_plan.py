@@ -14,12 +14,16 @@ VERSION = 1
 
 
 class Figures(Struct, frozen=True):
-    """What a task would take on a cluster; of a service, one replica of it."""
+    """What a task would take on a cluster; of a service, one replica of it.
+
+    ``starts_s`` contains the wait for room, until a window opens, and for data.
+    """
 
     starts_s: float | None
     runs_s: float | None
     finishes_s: float | None
     waits_s: float
+    opens_s: float
     cost_usd: float | None
     usd_per_hour: float | None
     energy_kwh: float | None

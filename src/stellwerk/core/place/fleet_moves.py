@@ -22,7 +22,7 @@ BETTER = {
     "cost": "it costs less there",
     "weighted": "money and time until the end are less there together",
 }
-UNKNOWN = Figures(None, None, None, 0.0, None, None, None)
+UNKNOWN = Figures(None, None, None, 0.0, 0.0, None, None, None)
 
 
 def differences(

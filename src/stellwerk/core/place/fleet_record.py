@@ -28,9 +28,8 @@ from stellwerk.core.place.changes import phrase_of
 from stellwerk.core.place.explained import explain
 from stellwerk.core.place.filters_limits import PRICE, WEIGHTED
 from stellwerk.core.place.on_fleet import Answer
-from stellwerk.core.place.options import Option
+from stellwerk.core.place.options import Option, cards
 from stellwerk.core.place.policies import NO_WISHES, replicas_of
-from stellwerk.core.place.room import gpu_name
 
 MOST_TURNS = 3
 USUAL_CPUS_MILLI = 1000
@@ -67,7 +66,7 @@ def record_of(answer: Answer, *, file: str = "", only: tuple[str, ...] = ()) -> 
         course=_course(answer, candidates),
         candidates=shown,
         turns=() if choice.clusters else _turns(candidates),
-        problems=(*answer.problems, *_troubles(answer)),
+        problems=problems_of(answer),
     )
 
 
@@ -79,7 +78,7 @@ def asked(request: Request) -> str:
         share = f" ({amount(gpu.share_bytes, 'bytes')} of each)" if gpu.share_bytes else ""
         if not gpu.share_bytes and gpu.shares:
             share = f" ({gpu.fraction_milli / 10:g} % of each)"
-        parts.append(f"{gpu.count} {gpu_name(gpu)}{share}")
+        parts.append(f"{cards(gpu)}{share}")
     if gpu is None or request.cpus_milli != USUAL_CPUS_MILLI:
         one = request.cpus_milli == USUAL_CPUS_MILLI
         parts.append(f"{amount(request.cpus_milli, 'milli')} CPU{'' if one else 's'}")
@@ -101,6 +100,7 @@ def figures_of(option: Option) -> Figures:
         runs_s=_rounded(one.run.value),
         finishes_s=_rounded(one.finish.value),
         waits_s=_rounded(one.wait_s) or 0.0,
+        opens_s=_rounded(one.opens_in_s) or 0.0,
         cost_usd=_rounded(one.cost.value),
         usd_per_hour=_rounded(option.usd_per_hour),
         energy_kwh=_rounded(one.energy.value),
@@ -263,19 +263,24 @@ def _course(answer: Answer, candidates: tuple[CandidateRecord, ...]) -> str:
 
 
 def _turns(candidates: tuple[CandidateRecord, ...]) -> tuple[str, ...]:
-    """What would have to happen for a task that goes nowhere, the fewest changes first."""
-    found = []
+    """What would have to happen for a task that goes nowhere, the fewest changes first.
+
+    What nobody has must be added, which is told only where nothing less would do.
+    """
+    found: dict[bool, list[str]] = {False: [], True: []}
     for one in candidates:
         changes = [each.rule.change for each in one.refusals if each.rule.needed]
-        texts = [change.text for change in changes if change is not None]
-        if texts and len(texts) == len(changes):
-            found.append(f"{one.cluster}: {' and '.join(texts)}")
-    return tuple(found[:MOST_TURNS])
+        known = [change for change in changes if change is not None]
+        if known and len(known) == len(changes):
+            text = f"{one.cluster}: {' and '.join(change.text for change in known)}"
+            found[any(change.kind == "add" for change in known)].append(text)
+    return tuple((found[False] or found[True])[:MOST_TURNS])
 
 
-def _troubles(answer: Answer) -> tuple[Problem, ...]:
+def problems_of(answer: Answer) -> tuple[Problem, ...]:
+    """What is wrong with the data that a task names, and with the policy that it names."""
     policy = answer.ask.task.placement or "the policy"
-    return tuple(
+    return answer.problems + tuple(
         Problem("fleet/placement", f"{policy}: {one.message}", one.help, path=one.path)
         for one in answer.choice.troubles
     )

@@ -26,11 +26,12 @@ from stellwerk.core.model.resources import (
     Allocation,
     Alternative,
     DeviceShare,
+    GpuRequest,
     NodeAllocation,
     Request,
 )
 from stellwerk.core.place.candidates import answers_to, cannot
-from stellwerk.core.place.filters_demand import lacking, more, told
+from stellwerk.core.place.filters_demand import DEVICES, KINDS, lacking, more, told
 from stellwerk.core.place.room import Room, fit, gpu_name
 
 Parts = tuple[NodeAllocation, ...]
@@ -180,15 +181,13 @@ def _devices(cluster: Cluster, request: Request, parts: Parts) -> dict[str, int]
     """The kinds of devices that a request for any kind would get, on each node as on the first."""
     if request.gpu is None or request.gpu.kind or not parts:
         return {}
-    kinds = {
-        device.index: device.kind
-        for node in cluster.nodes
-        if node.name == parts[0].node
-        for device in node.devices
-    }
+    node = next((one for one in cluster.nodes if one.name == parts[0].node), None)
+    if node is None:
+        return {}
+    kinds = {device.index: device.kind for device in node.devices}
     found: dict[str, int] = {}
     for share in parts[0].devices:
-        kind = kinds.get(share.index, "")
+        kind = kinds[share.index]
         found[kind] = found.get(kind, 0) + 1
     return found
 
@@ -215,14 +214,21 @@ def _lacks(
     rule = f"room for {nodes} times what is asked" if nodes > 1 else "room for what is asked"
     failed = []
     for short in lacking(cluster, taken, request, nodes):
-        found, kind = told(short), "free"
+        found, change = told(short), Change("free", more(short), short.resource)
         if request.gpu is not None and short.largest <= 0:
-            asked = f"{request.gpu.count} {gpu_name(request.gpu)}"
-            found, kind = f"has {devices_of(cluster)}, asked is {asked}", "add"
+            wanted = cards(request.gpu)
+            found = f"has {devices_of(cluster)}, asked is {wanted}"
+            change = Change("add", f"a node with {wanted}", short.resource)
         elif short.wanted > short.largest:
-            kind = "add"
-        failed.append(FailedRule("Demand", rule, found, Change(kind, more(short), short.resource)))
+            change = Change("add", more(short).removesuffix(" free"), short.resource)
+        failed.append(FailedRule("Demand", rule, found, change))
     return failed
+
+
+def cards(gpu: GpuRequest) -> str:
+    """So many of what is asked for: `4 A100-80GB`, `1 GPU of 24+ GiB`."""
+    name = gpu_name(gpu)
+    return f"1 {name.replace('GPUs', 'GPU', 1)}" if gpu.count == 1 else f"{gpu.count} {name}"
 
 
 def devices_of(cluster: Cluster) -> str:
@@ -238,7 +244,18 @@ def devices_of(cluster: Cluster) -> str:
         f"{nodes} nodes with {count} {kind}" if nodes > 1 else f"{count} {kind}"
         for (count, kind), nodes in counts.items()
     ]
+    said += [] if cluster.nodes else _total_devices(cluster)
     return " and ".join(said) or "no accelerator"
+
+
+def _total_devices(cluster: Cluster) -> list[str]:
+    """Of a cluster whose nodes aren't known: how many in all, and of which kind if that is said."""
+    kinds = [
+        texts[key] for texts in (cluster.claims, cluster.labels) for key in KINDS if key in texts
+    ]
+    kind = f" ({kinds[0]})" if kinds else ""
+    amounts = {name: cluster.allocatable.get(name, 0) // 1000 for name in DEVICES}
+    return [f"{count} {name}{kind}" for name, count in amounts.items() if count]
 
 
 def best_option(
