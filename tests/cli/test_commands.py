@@ -138,7 +138,7 @@ def test_waiting_tells_that_it_still_waits(server: FakeServer, stw: Stw) -> None
 def test_the_queue_is_in_order(server: FakeServer, stw: Stw) -> None:
     """Priority first, then who came first; what runs isn't in it, what is held has no place."""
     rows = [
-        row("late", "Pending", submitted_ms=9),
+        row("late", "Pending", submitted_ms=9, labels={"team": "x"}),
         row("early", "Held", submitted_ms=5),
         row("first", "Pending", submitted_ms=9, priority=3),
         row("other", "Pending", queue="q2", priority=9),
@@ -155,6 +155,9 @@ def test_the_queue_is_in_order(server: FakeServer, stw: Stw) -> None:
     assert result.err == "1 workload running.   next: stw explain first\n"
     names = [one["name"] for one in json.loads(stw("queue", "-o", "json").out)]
     assert names == ["other", "first", "early", "late"]
+    mine = stw("queue", "default", "-l", "team=x", "--columns", "place,name")
+    assert mine.lines[1:] == ["2\tlate"]
+    assert stw("queue", "-l", "team=y").err.startswith("nothing waits with team=y\n1 workload")
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release"])

@@ -1,6 +1,7 @@
 """`stw queue`: who waits, in which order, and for what."""
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Sequence
 from itertools import count
 
 import click
@@ -33,23 +34,27 @@ def command(
     """List what waits, first in line first, and why."""
     client = connect()
     chosen = parse_labels(labels)
-    query = list_query(labels=chosen, phase=sorted(WAITING), queue=queue, in_line=True)
+    query = list_query(phase=sorted(WAITING), queue=queue, in_line=True)
+    same = [*([queue] if queue else []), *(part for one in labels for part in ("-l", one))]
     most = most_of(limit, output)
 
     def show() -> None:
-        found = client.listing(query, limit=None if output.sort else most, total=True)
+        # A place counts all that wait: those with a label are chosen only when all have theirs.
+        whole = bool(output.sort or chosen)
+        found = client.listing(query, limit=None if whole else most, total=True)
         lines = numbered(waiting_in_order(found.items, queue))
+        lines = [line for line in lines if chosen.items() <= line[1].labels.items()]
         if output.for_people:
             write_list(
                 lines,
                 queue_columns(now_ms(), forecasts(client) if lines else {}),
                 output,
                 name=lambda line: line[1].name,
-                empty=f"nothing waits in queue {queue}" if queue else "nothing waits",
-                then=_then([row for _, row in lines], _running(client, chosen)),
+                empty=_nothing(queue, labels),
+                then=_then([row for _, row in lines], _running(client)),
                 most=most,
-                total=found.total,
-                rest=f"stw queue {queue + ' ' if queue else ''}--limit 0",
+                total=len(lines) if chosen else found.total,
+                rest=shlex.join(["stw", "queue", *same, "--limit", "0"]),
             )
         else:
             write_list(
@@ -63,9 +68,14 @@ def command(
     watched(client, show) if watch else show()
 
 
-def _running(client: Client, labels: Mapping[str, str]) -> int:
+def _nothing(queue: str | None, labels: Sequence[str]) -> str:
+    where = f" in queue {queue}" if queue else ""
+    return f"nothing waits{where}{' with ' + ', '.join(labels) if labels else ''}"
+
+
+def _running(client: Client) -> int:
     """How many have a run, without reading them all."""
-    found = client.listing(list_query(labels=labels, phase=RUNNING), limit=1, total=True)
+    found = client.listing(list_query(phase=RUNNING), limit=1, total=True)
     return len(found.items) if found.total is None else found.total
 
 

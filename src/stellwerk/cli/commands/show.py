@@ -26,6 +26,8 @@ def _next(show: Show) -> str:
         return f"stw logs -f {show.name}"
     if show.phase == "Succeeded":
         return f"stw ls {show.name} outputs:   or: stw logs {show.name}"
+    if any(reason.code == "time_limit" for reason in show.reasons):
+        return f"stw rerun {show.name} --resume   or: stw logs {show.name}"
     again = f"the same code again: stw rerun {show.name}"
     if show.phase == "Failed":
         again = f"once it is mended, `stw run` it; {again}"
