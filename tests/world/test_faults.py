@@ -46,10 +46,12 @@ def test_every_waiting_workload_has_a_reason(seed: int) -> None:
 
 
 def test_the_faults_reach_what_they_are_meant_for() -> None:
-    """Under some seeds a node is quarantined, and runs ask for more memory or another node."""
-    worlds = [World(seed) for seed in range(300, 312)]
+    """A node is quarantined, runs ask for more memory or another node, gates open or never do."""
+    worlds = [World(seed) for seed in range(300, 318)]
     for world in worlds:
         for _ in range(STEPS):
             world.step()
     assert sum(world.quarantined for world in worlds) > 3
+    assert sum(world.opened for world in worlds) > 30
+    assert sum(world.never for world in worlds) > 10
     assert sum(world.reshaped for world in worlds) > 20

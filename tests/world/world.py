@@ -9,11 +9,13 @@ import random
 
 import msgspec
 
+from stellwerk.core.gates import resolved, settle
 from stellwerk.core.intake import live_runs, missing_runs, on_command, on_lost, on_plan, on_report
 from stellwerk.core.invariants import overbooks, violations
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
+from stellwerk.core.model.gates import WHENS, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Policies, RunEnd
@@ -63,8 +65,11 @@ class World:
         self.over: dict[RunId, rep.RunReport] = {}
         self.mail: list[rep.Report] = []
         self.quarantined = 0
+        self.opened = 0
+        self.never = 0
         self.reshaped = 0
         self.orders: list[RunId] = []
+        self.arrays: dict[WorkloadId, range] = {}
         self.cursed = f"pc{self.dice.randrange(3)}" if self.dice.random() < 0.5 else ""
         self.now_ms = 1_000_000
         self.taken = 0
@@ -92,6 +97,10 @@ class World:
                 self.accepted[event.id] = event.phase
             if isinstance(event, ev.NodeQuarantined):
                 self.quarantined += 1
+            if isinstance(event, ev.GateChanged):
+                self.opened += 1
+            if isinstance(event, ev.WorkloadEnded) and event.reason.code == "after_never":
+                self.never += 1
             if isinstance(event, ev.Requeued) and event.shape is not None:
                 self.reshaped += 1
 
@@ -100,8 +109,10 @@ class World:
         dice = self.dice
         self.now_ms += dice.choice((0, 5, 1_000, 60_000, -30_000))
         choice = dice.randrange(100)
-        if choice < 22:
-            self._submit()
+        if choice < 18:
+            self._submit(self._after())
+        elif choice < 22:
+            self._submit_array()
         elif choice < 30 and self.accepted:
             self._say()
         elif choice < 48:
@@ -120,7 +131,7 @@ class World:
             self._reconcile()
         self.check()
 
-    def _submit(self) -> None:
+    def _submit(self, after: tuple[After, ...], part: ArrayPart | None = None) -> None:
         self.count += 1
         key = WorkloadId(f"w-{self.count:05}")
         self.accepted[key] = "accepted"
@@ -133,8 +144,35 @@ class World:
                 task=BlobHash("0"),
                 priority=self.dice.randrange(3),
                 policies=Policies(max_restarts_on_errors=self.dice.randrange(3)),
+                after=after,
+                array=part,
             )
         )
+
+    def _ended(self, one: After) -> str:
+        """How one ended of which the state knows nothing any more."""
+        if one.id.startswith("a-"):
+            phases = {self.accepted[WorkloadId(f"w-{n:05}")] for n in self.arrays[one.id]}
+            return "Succeeded" if phases == {"Succeeded"} else "Failed"
+        return self.accepted[one.id]
+
+    def _after(self) -> tuple[After, ...]:
+        """Sometimes it waits for others, which may be over already."""
+        if not self.accepted or self.dice.random() < 0.8:
+            return ()
+        ids = [*self.accepted, *self.arrays]
+        chosen = dict.fromkeys(self.dice.choice(ids) for _ in range(self.dice.randrange(1, 4)))
+        return tuple(After(self.dice.choice(WHENS), WorkloadId(id), id) for id in chosen)
+
+    def _submit_array(self) -> None:
+        """Several at once, of which only some may be under way."""
+        count, limit = self.dice.randrange(1, 6), self.dice.randrange(4)
+        first, after = self.count + 1, self._after()
+        array = WorkloadId(f"a-{first:05}")
+        for index in range(count):
+            part = ArrayPart(array, array, index, count, limit=limit)
+            self._submit(after, part)
+        self.arrays[array] = range(first, first + count)
 
     def _say(self) -> None:
         key = self.dice.choice(list(self.accepted))
@@ -155,8 +193,13 @@ class World:
         """One cycle of the engine: commands, then a plan, then the orders that follow."""
         before = len(self.journal)
         for command in self.inbox[self.taken :]:
-            self._fold(on_command(self.state, command, "somebody"))
+            asked = command
+            if isinstance(asked, cmd.Submit):
+                asked = resolved(self.state, asked, self._ended)
+            self._fold(on_command(self.state, asked, "somebody"))
         self.taken = len(self.inbox)
+        while opened := settle(self.state):
+            self._fold(opened)
         self._fold(on_plan(self.state, plan(self.viewer.take(max(self.now_ms, self.state.at_ms)))))
         for line in self.journal[before:]:
             event = msgspec.json.decode(line, type=ev.Record).event
@@ -318,6 +361,7 @@ def sorted_image(state: State) -> StateImage:
         clusters=sorted(image.clusters, key=lambda c: c.name),
         shapes=dict(sorted(image.shapes.items())),
         waits=dict(sorted(image.waits.items())),
+        arrays=dict(sorted(image.arrays.items())),
         quarantined={
             name: dict(sorted(n.items())) for name, n in sorted(image.quarantined.items())
         },

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from stellwerk.core.gates import on_submit
 from stellwerk.core.model import actions as act
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
@@ -27,7 +28,7 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
     if isinstance(command, cmd.Submit):
         if command.id in state.workloads:
             return []
-        return [ev.Submitted(owner=actor, submit=command)]
+        return [on_submit(state, command, actor)]
     if isinstance(command, cmd.ResumeNode):
         if command.node not in state.quarantined.get(command.cluster, {}):
             return []
@@ -224,7 +225,7 @@ def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int)
     clusters = [state.clusters[name] for name in sorted(state.clusters)]
     reason, follows = outcome(workload, run, end, shape, now_ms, clusters)
     cluster = run.allocation.cluster
-    found = blame(run, end, reason, node_of(run, end), now_ms)
+    found = blame(run, end, reason, node_of(workload, run, end), now_ms)
     if found is None:
         return [ev.RunEnded(run.id, end, reason), follows]
     ended = ev.RunEnded(run.id, end, reason, node=found.node, node_failed=found.failed)

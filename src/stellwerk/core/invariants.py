@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from stellwerk.core.gates import is_alive
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.catalogue import CATALOGUE
 from stellwerk.core.model.ids import workload_of
@@ -90,8 +91,28 @@ def _queues(state: State) -> list[str]:
             if queue_key(state.workloads[entry[2]]) != entry
         )
     pending = sorted(w.id for w in state.workloads.values() if w.phase == "Pending")
-    if sorted([*queued, *state.delayed]) != pending:
+    if sorted([*queued, *state.delayed, *state.gates.shut]) != pending:
         found.append("what waits isn't what is queued")
+    return [*found, *_gates(state)]
+
+
+def _gates(state: State) -> list[str]:
+    """Who waits before a gate waits for something that lives, and no array exceeds its limit."""
+    found = []
+    under_way: Counter[str] = Counter()
+    for key, workload in state.workloads.items():
+        part = workload.array
+        if part is not None and part.limit and not workload.gate and workload.phase != "Held":
+            under_way[part.id] += 1
+            if under_way[part.id] > part.limit:
+                found.append(f"{key} exceeds the limit of {part.name}")
+        if workload.live_run is not None and workload.gate:
+            found.append(f"{key} runs though its gate is shut")
+        if workload.gate == "after" and key not in state.gates.news:
+            dead = [one.id for one in workload.after if not (one.ended or is_alive(state, one.id))]
+            found.extend(f"{key} waits for {id}, which is over" for id in dead)
+            if all(one.ended for one in workload.after):
+                found.append(f"{key} waits for nobody")
     return found
 
 

@@ -23,6 +23,13 @@ NOTICES = {
 }
 
 
+GATES = {
+    "": "nothing but room keeps it from starting now",
+    "after": "it waits for others to end",
+    "array": "those it waited for have ended; it waits for its place in the array",
+}
+
+
 def timeline(records: Iterable[ev.Record]) -> list[Moment]:
     """The story so far."""
     return [Moment(record.at_ms, what) for record in records if (what := sentence(record))]
@@ -36,11 +43,15 @@ def sentence(record: ev.Record) -> str:
             held = ", held" if event.submit.held else ""
             resumes = event.submit.resumes
             saved = f", to go on from what {resumes} saved" if resumes else ""
-            return f"submitted by {event.owner} to queue {event.submit.queue}{held}{saved}"
+            after = ", ".join(one.written for one in event.submit.after)
+            then = f", to start after {after}" if after else ""
+            return f"submitted by {event.owner} to queue {event.submit.queue}{held}{saved}{then}"
         case ev.Held() | ev.Requeued() | ev.WorkloadEnded():
             return _queue_sentence(event)
         case ev.Released():
             return f"released by {record.actor}"
+        case ev.GateChanged():
+            return GATES[event.gate]
         case ev.PriorityChanged():
             return f"priority set to {event.priority} by {record.actor}"
         case ev.CancelRequested():

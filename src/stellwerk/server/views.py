@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stellwerk.core.gates import gate_reasons
 from stellwerk.core.model.catalogue import render, worst_first
 from stellwerk.core.model.cluster import Cluster, Device, Node
 from stellwerk.core.model.decisions import Candidate, Decision, Shortfall
@@ -112,6 +113,8 @@ def reasons_of(workload: Workload, waits: Iterable[Reason], ahead: int = 0) -> l
         return rendered(own)
     if workload.phase == "Held":
         return rendered(own or (Reason("held", {"actor": workload.owner}),))
+    if workload.phase == "Pending" and workload.gate:
+        return rendered(gate_reasons(workload))
     if workload.phase == "Pending":
         found = [*own, *waits]
         if ahead:

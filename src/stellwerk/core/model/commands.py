@@ -5,6 +5,7 @@ The API writes a command durably to the inbox and acknowledges it; the engine tu
 
 from msgspec import Struct
 
+from stellwerk.core.model.gates import After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.resources import Shape
@@ -14,7 +15,8 @@ from stellwerk.core.model.workload import Policies
 class Submit(Struct, frozen=True, tag="submit", omit_defaults=True):
     """A new workload under a name that the store has already made unique.
 
-    ``resumes`` names the workload from whose checkpoints it goes on ("" = it begins anew).
+    ``resumes`` names the workload from whose checkpoints it goes on ("" = it begins anew),
+    ``after`` those whose end it waits for, ``array`` what it is an element of.
     """
 
     id: WorkloadId
@@ -30,6 +32,8 @@ class Submit(Struct, frozen=True, tag="submit", omit_defaults=True):
     policies: Policies = Policies()
     held: bool = False
     resumes: WorkloadId = WorkloadId("")
+    after: tuple[After, ...] = ()
+    array: ArrayPart | None = None
 
 
 class Cancel(Struct, frozen=True, tag="cancel"):

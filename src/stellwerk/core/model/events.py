@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
+from stellwerk.core.model.gates import Gate
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.reasons import Reason
@@ -31,10 +32,11 @@ class ClusterObserved(Struct, frozen=True, tag="cluster-observed"):
 
 
 class Submitted(Struct, frozen=True, tag="submitted"):
-    """A workload entered its queue."""
+    """A workload entered its queue, or waits before a gate (``submit`` says for whom)."""
 
     owner: str
     submit: Submit
+    gate: Gate = ""
 
 
 class ShapeWaits(Struct, frozen=True, tag="shape-waits"):
@@ -56,6 +58,13 @@ class Released(Struct, frozen=True, tag="released"):
     """A held workload waits in its queue again."""
 
     id: WorkloadId
+
+
+class GateChanged(Struct, frozen=True, tag="gate-changed"):
+    """Another gate keeps a waiting workload from its turn than before, or none ("") any more."""
+
+    id: WorkloadId
+    gate: Gate = ""
 
 
 class PriorityChanged(Struct, frozen=True, tag="priority-changed"):
@@ -218,6 +227,7 @@ Event = (
     | ShapeWaits
     | Held
     | Released
+    | GateChanged
     | PriorityChanged
     | RunPlanned
     | RunProgressed

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from stellwerk.core.model.gates import After, ArrayPart, Gate
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation
@@ -29,7 +30,10 @@ NoticeWhy = Literal["cancel", "preempt", "window", "time_limit", "abort"]
 
 
 class Policies(Struct, frozen=True, omit_defaults=True):
-    """How a workload wants to be stopped, retried and put back."""
+    """How a workload wants to be started, stopped, retried and put back.
+
+    ``ranks`` is how often its script is started in all (0 = once on each node).
+    """
 
     grace_ms: int = 30_000
     time_limit_ms: int = 0
@@ -37,6 +41,7 @@ class Policies(Struct, frozen=True, omit_defaults=True):
     recover_on_exit_codes: tuple[int, ...] = ()
     recovers: bool = False
     abort_when: tuple[AbortRule, ...] = ()
+    ranks: int = 0
 
 
 class RunEnd(Struct, frozen=True, omit_defaults=True):
@@ -106,7 +111,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
 
     ``version`` counts changes, so that an action planned on an older state is seen to be stale.
     ``order`` is the sequence number of its submission and breaks ties in the queue. ``resumes``
-    names the workload with whose checkpoints it starts ("" = with none).
+    names the workload with whose checkpoints it starts ("" = with none). ``gate`` is what keeps it
+    from its turn: those named in ``after``, or others of its ``array``.
     """
 
     id: WorkloadId
@@ -137,6 +143,9 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     decision: str = ""
     ended_ms: int = 0
     resumes: WorkloadId = WorkloadId("")
+    gate: Gate = ""
+    after: tuple[After, ...] = ()
+    array: ArrayPart | None = None
 
     @property
     def live_run(self) -> Run | None:

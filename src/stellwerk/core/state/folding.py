@@ -7,6 +7,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, Workload
+from stellwerk.core.state.gates import gate_after_release
 from stellwerk.core.state.live import ShapeQueue, State, Waits
 from stellwerk.core.state.standing import fold_standing
 
@@ -21,7 +22,14 @@ def fold(state: State, record: ev.Record) -> None:
     state.seq, state.at_ms = record.seq, record.at_ms
     event = record.event
     match event:
-        case ev.Submitted() | ev.Requeued() | ev.Held() | ev.Released() | ev.PriorityChanged():
+        case (
+            ev.Submitted()
+            | ev.Requeued()
+            | ev.Held()
+            | ev.Released()
+            | ev.GateChanged()
+            | ev.PriorityChanged()
+        ):
             _fold_queue(state, record.at_ms, event)
         case (
             ev.RunPlanned()
@@ -70,7 +78,9 @@ def fold(state: State, record: ev.Record) -> None:
             assert_never(event)
 
 
-QueueEvent = ev.Submitted | ev.Requeued | ev.Held | ev.Released | ev.PriorityChanged
+QueueEvent = (
+    ev.Submitted | ev.Requeued | ev.Held | ev.Released | ev.GateChanged | ev.PriorityChanged
+)
 
 
 def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
@@ -96,12 +106,20 @@ def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
             changed = state.change(workload, phase="Held", reasons=(event.reason,))
         case ev.Released():
             changed = state.change(
-                workload, phase="Pending", reasons=(), not_before_ms=0, preemptions=0
+                workload,
+                phase="Pending",
+                reasons=(),
+                not_before_ms=0,
+                preemptions=0,
+                gate=gate_after_release(workload),
             )
+        case ev.GateChanged():
+            changed = state.change(workload, gate=event.gate, queued_ms=at_ms)
         case ev.PriorityChanged():
             changed = state.change(workload, priority=event.priority)
         case _:
             assert_never(event)
+    state.gates.keep_up(changed)
     if changed.phase == "Pending":
         state.enqueue(changed)
 
@@ -130,6 +148,9 @@ def _fold_submitted(state: State, at_ms: int, event: ev.Submitted) -> None:
         queued_ms=at_ms,
         phase="Held" if submit.held else "Pending",
         reasons=(Reason("held", {"actor": event.owner}),) if submit.held else (),
+        gate=event.gate,
+        after=submit.after,
+        array=submit.array,
     )
     state.enter(workload)
     state.touched[workload.id] = workload

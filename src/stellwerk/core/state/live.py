@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster, Node
+from stellwerk.core.model.gates import Tally
 from stellwerk.core.model.ids import (
     DecisionId,
     RunId,
@@ -26,6 +27,7 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Declared, Standing
 from stellwerk.core.model.workload import Phase, Run, Workload
+from stellwerk.core.state.gates import Gates, told
 from stellwerk.core.state.standing import Policies
 
 QueueKey = tuple[int, int, WorkloadId]
@@ -72,6 +74,7 @@ class StateImage(Struct, frozen=True):
     faults: dict[str, dict[str, tuple[WorkloadId, ...]]] = {}
     declared: list[Declared] = []
     placements: list[Standing] = []
+    arrays: dict[WorkloadId, Tally] = {}
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -110,6 +113,7 @@ class State:
         self.to_stop: dict[WorkloadId, RunId] = {}
         self.touched: dict[WorkloadId, Workload] = {}
         self.standing = Policies()
+        self.gates = Gates()
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
@@ -125,6 +129,7 @@ class State:
             faults={name: dict(nodes) for name, nodes in self.faults.items()},
             declared=list(self.standing.declared.values()),
             placements=list(self.standing.placements.values()),
+            arrays=dict(self.gates.tallies),
         )
 
     @classmethod
@@ -138,6 +143,7 @@ class State:
             state.put_cluster(cluster)
         for key, shape in image.shapes.items():
             state.shapes[key] = ShapeQueue(shape)
+        state.gates.tallies = dict(image.arrays)
         state.workloads = {workload.id: workload for workload in image.workloads}
         for workload in sorted(image.workloads, key=queue_key):
             state.enter(workload)
@@ -206,6 +212,7 @@ class State:
         """Takes in a workload with all that is derived from it."""
         self.workloads[workload.id] = workload
         self.shapes[workload.shape].users += 1
+        self.gates.enter(workload)
         if workload.phase == "Pending":
             self.enqueue(workload)
         run = workload.live_run
@@ -224,9 +231,11 @@ class State:
             self.to_stop.pop(workload.id, None)
 
     def enqueue(self, workload: Workload) -> None:
-        """Gives a pending workload its place in the queue, or among those that wait for a time."""
+        """Gives a pending workload its place: in the queue, before a gate, or until a time."""
         self.shapes[workload.shape].pending += 1
-        if workload.not_before_ms:
+        if workload.gate:
+            self.gates.park(workload)
+        elif workload.not_before_ms:
             self.delayed[workload.id] = workload.not_before_ms
             heappush(self._due, (workload.not_before_ms, workload.id))
         else:
@@ -267,6 +276,9 @@ class State:
         queue.pending -= 1
         if queue.pending == 0:
             queue.waits = None
+        if workload.gate:
+            self.gates.unpark(workload)
+            return
         if self.delayed.pop(workload.id, None) is not None:
             return
         key = queue_key(workload)
@@ -301,6 +313,10 @@ class State:
         del self.workloads[workload.id]
         self.delayed.pop(workload.id, None)
         self._used_no_more(workload.shape)
+        for id, phase in self.gates.leave(workload):
+            for waiting in self.gates.waiting_for(id):
+                self.change(self.workloads[waiting], after=told(self.workloads[waiting], id, phase))
+                self.gates.news[waiting] = None
 
     def _used_no_more(self, shape: ShapeId) -> None:
         queue = self.shapes[shape]
