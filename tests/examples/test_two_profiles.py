@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,29 @@ def test_the_fleet_is_of_every_kind() -> None:
         "Dataset", "Model", "Links", "Latency",
     }  # fmt: skip
     assert os.path.exists(PAGE)
+
+
+def test_a_narrow_terminal_shows_less_and_cuts_nothing(
+    stw: Stw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is longer than the terminal is wide, down to 60 columns."""
+    for width in (80, 60):
+        narrow = Terminal(True, False, True, width)
+        monkeypatch.setattr(output, "terminal_of", lambda *_, shown=narrow, **__: shown)
+        lines = stw("plan", "--fleet", "fleet.yaml", "train.yaml", "infer.yaml").lines
+        assert [line for line in lines if len(line) > width and "/clusterset" not in line] == []
+
+
+def test_the_plan_does_not_depend_on_the_order_of_hashes() -> None:
+    """Two processes with other seeds write the same record."""
+    command = [
+        sys.executable, "-m", "stellwerk.cli", "plan", "--fleet", "fleet.yaml", "train.yaml",
+        "infer.yaml", "--if", "lose zone=eu-lab-a", "--at", "2026-12-01T10:00:00Z", "-o", "json",
+    ]  # fmt: skip
+    said = [
+        subprocess.run(
+            command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]

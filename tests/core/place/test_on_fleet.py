@@ -13,7 +13,8 @@ from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Limits, Placement, Prioritizer
 from stellwerk.core.model.resources import Allocation
 from stellwerk.core.place.fleet_record import record_of
-from stellwerk.core.place.on_fleet import Answer, FleetPlan, plan_on_fleet
+from stellwerk.core.place.on_fleet import Answer, FleetPlan, plan_on_fleet, replicas_of
+from stellwerk.core.place.options import parts_of
 from stellwerk.core.place.policies import find_placement, tighter
 from tests.core.place.small_fleets import (
     DATA,
@@ -204,6 +205,33 @@ def test_no_device_is_given_away_beyond_its_memory_at_any_time(seed: int) -> Non
             for d in n.devices
         }
         assert all(amount <= sizes[key] for key, amount in held.items())
+
+
+@given(SEEDS)
+def test_replicas_are_all_placed_or_told_and_lie_evenly(seed: int) -> None:
+    """On chosen clusters only; one has two more than another only where that one is full."""
+    chance = Random(seed)
+    fleet = chance_fleet(chance)
+    one = ask(chance_task(chance, "t"))
+    answer = one_answer(plan_on_fleet([one], fleet, NOW_MS))
+    counts = {name: answer.replicas.get(name, 0) for name in answer.choice.clusters}
+    assert sum(counts.values()) + answer.unplaced == replicas_of(one.task)
+    assert set(answer.replicas) <= set(counts)
+    for allocation in answer.allocations:
+        name = allocation.cluster
+        if one.task.service is None:
+            continue
+        assert len(allocation.nodes) == counts[name]
+        held = tuple(each for each in fleet.taken if each.cluster == name)
+        more = parts_of(
+            next(each for each in fleet.clusters if each.name == name),
+            (*held, allocation),
+            answer.options[name].request,
+            1,
+        )
+        if more:
+            assert max(counts.values()) <= counts[name] + 1
+            assert not answer.unplaced
 
 
 @given(SEEDS)

@@ -23,6 +23,9 @@ OBJECTIVES = {
     "score": "the highest sum of scores",
 }
 VERDICTS = {"chosen": "good", "standby": "busy", "refused": "bad"}
+SPARED = ("energy", "moves", "with", "Steady", "Balance")
+"""Columns that a narrow terminal goes without, the first first; what is chosen is told above."""
+
 MOST_REFUSED = 20
 """So many refused clusters are shown to a person who doesn't ask for `wide`."""
 
@@ -65,7 +68,7 @@ def _wrapped(text: str, terminal: Terminal, first: str, then: str) -> list[str]:
 def _task(task: TaskRecord, terminal: Terminal, *, wide: bool) -> list[str]:
     lines = _wrapped(f"{task.name}  {', '.join(_wants(task))}", terminal, "", "  ")
     policy = task.placement or "no placement, so every cluster may be chosen"
-    lines += [f"  policy: {policy}; best is what {_best(task)}"]
+    lines += _wrapped(f"policy: {policy}; best is what {_best(task)}", terminal, "  ", "    ")
     for problem in task.problems:
         lines += _wrapped(str(problem), terminal, "  ", "    ")
     lines += _outcome(task, terminal)
@@ -109,12 +112,13 @@ def _outcome(task: TaskRecord, terminal: Terminal) -> list[str]:
         lines.append(f"  {wanted} clusters were asked for, {found} found")
     if not task.clusters:
         lines.append(f"  -> {'nowhere' if task.verdict != 'broken' else 'not decided'}")
-        lines += [f"     would do: {turn}" for turn in task.turns]
+        for turn in task.turns:
+            lines += _wrapped(f"would do: {turn}", terminal, "     ", "       ")
     if len(task.groups) > 1:
         told = [f"{', '.join(one.clusters)} ({one.name or 'the rest'})" for one in task.groups]
-        lines.append(f"  in this order: {', then '.join(told)}")
+        lines += _wrapped(f"in this order: {', then '.join(told)}", terminal, "  ", "    ")
     if task.standby:
-        lines.append(f"  standby: {', '.join(task.standby)}")
+        lines += _wrapped(f"standby: {', '.join(task.standby)}", terminal, "  ", "    ")
     if task.course:
         lines += _wrapped(f"course: {task.course}", terminal, "  ", "    ")
     if task.margin:
@@ -144,7 +148,8 @@ def _given(task: TaskRecord, one: Given, terminal: Terminal) -> list[str]:
     head = f"{one.cluster}{on} ({what}{group}): {', '.join(parts)}"
     lines = _wrapped(head, terminal, "  -> ", "     ")
     for move in one.figures.moves:
-        lines.append(f"     moves {_move(move)} in {show_span(move.seconds)}")
+        told = f"moves {_move(move)} in {show_span(move.seconds)}"
+        lines += _wrapped(told, terminal, "     ", "       ")
     return lines
 
 
@@ -177,7 +182,13 @@ def _passed(task: TaskRecord, terminal: Terminal, *, wide: bool) -> list[str]:
     columns += _figures(task, wide=wide) if not by_score or wide else []
     if any(map(_note, rows)):
         columns.append(Column("note", "NOTE", _note, grows=True))
-    return _indented(columns, rows, terminal, cut=not wide)
+    lines = _indented(columns, rows, terminal, cut=not wide)
+    for key in SPARED:
+        if wide or not terminal.is_tty or max(map(len, lines)) <= terminal.width:
+            break
+        columns = [column for column in columns if column.key != key]
+        lines = _indented(columns, rows, terminal, cut=True)
+    return lines
 
 
 def _indented(
