@@ -24,14 +24,29 @@ def test_runs_look_at_different_places() -> None:
 
 
 def test_all_ranks_are_told_the_same_port(rig: Rig) -> None:
-    """Under both names; a port that the task names stays."""
-    says = 'echo "$MASTER_PORT $PET_MASTER_PORT"'
-    rig.finish("chosen", says, ranks=TWO, env={"MASTER_ADDR": "127.0.0.1"})
-    told = rig.log("chosen").split()
-    assert told[0] == told[1]
-    assert told[0].isdigit()
-    assert rig.log("chosen", "rank-1.log").split() == told
-    rig.finish("named", says, ranks=TWO, env={"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7"})
-    assert rig.log("named") == "7 \n"
+    """Under the names that the order speaks of; a port that the task names stays."""
+    says = 'echo "$MASTER_PORT ${PET_MASTER_PORT-none} ${JAX_COORDINATOR_ADDRESS-none}"'
+    here = {"MASTER_ADDR": "127.0.0.1"}
+    every = {**here, "PET_NNODES": "2", "JAX_NUM_PROCESSES": "2"}
+    rig.finish("chosen", says, ranks=TWO, env=every)
+    port, of_torchrun, of_jax = rig.log("chosen").split()
+    assert port.isdigit()
+    assert (of_torchrun, of_jax) == (port, f"127.0.0.1:{port}")
+    assert rig.log("chosen", "rank-1.log").split() == [port, of_torchrun, of_jax]
+    rig.finish("plain", says, ranks=TWO, env=here)
+    assert rig.log("plain").split()[1:] == ["none", "none"]
+    rig.finish("named", says, ranks=TWO, env={**every, "MASTER_PORT": "7"})
+    assert rig.log("named") == "7 7 127.0.0.1:7\n"
     rig.finish("alone", says)
-    assert rig.log("alone") == " \n"
+    assert rig.log("alone") == " none none\n"
+
+
+def test_ranks_are_told_the_interface_that_leads_there(rig: Rig) -> None:
+    """Where nobody else has said which; what isn't known is left to the libraries."""
+    says = 'echo "${GLOO_SOCKET_IFNAME-none} ${NCCL_SOCKET_IFNAME-none}"'
+    rig.finish("here", says, env={"MASTER_ADDR": "127.0.0.1"})
+    assert rig.log("here") == "lo lo\n"
+    rig.finish("said", says, env={"MASTER_ADDR": "127.0.0.1", "NCCL_SOCKET_IFNAME": "ib0"})
+    assert rig.log("said") == "lo ib0\n"
+    rig.finish("nowhere", says, env={"MASTER_ADDR": "no.such.host.invalid"})
+    assert rig.log("nowhere") == "none none\n"

@@ -29,7 +29,7 @@ Said = tuple[int, bytes] | BaseException | None
 
 def ranks_of(show: "Show") -> int:
     """How many ranks a workload has."""
-    return int((show.shape or {}).get("num_nodes", 1))
+    return int(show.policies.get("ranks") or (show.shape or {}).get("num_nodes", 1))
 
 
 class GangReader:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from stellwerk.core.describe.placements import DEFAULT_NAMESPACE
 from stellwerk.core.describe.places import needs
+from stellwerk.core.model.launch import started_ranks
 from stellwerk.core.model.resources import Alternative, GpuRequest, Request, Shape
 from stellwerk.core.model.task import ResourceRequest, Task
 from stellwerk.core.model.workload import Policies
@@ -37,6 +38,7 @@ def lower(task: Task) -> Lowered:
         recover_on_exit_codes=recovery.recover_on_exit_codes if recovery else (),
         recovers=recovery is not None,
         abort_when=task.abort_when,
+        ranks=started_ranks(task),
     )
     return Lowered(
         shape=Shape(

@@ -5,7 +5,13 @@ from msgspec.structs import replace
 
 from stellwerk.core.describe.places import image_of, speaks_of_workdir
 from stellwerk.core.model.cluster import Cluster, Node
-from stellwerk.core.model.launch import common_environment, node_environment, setup_environment
+from stellwerk.core.model.launch import (
+    FIRST_NODE_ALONE,
+    common_environment,
+    node_environment,
+    ranks_of_node,
+    setup_environment,
+)
 from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.model.task import Task
 from stellwerk.core.model.workload import Run, Workload
@@ -87,10 +93,20 @@ def build_order(
         RankOrder(
             rank,
             part.node,
-            {**node_environment(task, rank), **_devices(part, nodes.get(part.node))},
+            {
+                **node_environment(task, node_rank, local_rank, alternative),
+                **_devices(part, nodes.get(part.node)),
+            },
         )
-        for rank, part in placed
+        for node_rank, part in placed
+        for local_rank, rank in enumerate(ranks_of_node(task, node_rank, alternative))
     )
+    if task.launcher in FIRST_NODE_ALONE and len(set(addresses)) > 1:
+        raise refusal(
+            "launch/several-machines",
+            f"`stellwerk/launcher: {task.launcher}` starts nothing on other machines yet: name one "
+            "machine with `infra`",
+        )
     return StartOrder(
         run=run.id,
         generation=run.generation,

@@ -8,6 +8,8 @@ from typing import Optional
 
 from .files import RunFiles, write_atomically
 from .launch import Start
+from .launchers import meeting_variables, mpi_variables, shell_functions
+from .network import interface_variables
 from .rendezvous import choose_port
 from .scripts import (
     REAL_STDERR,
@@ -38,6 +40,7 @@ class Processes:
         self.output_dir = spec.output_dir or files.path("output")
         self._signals = [number for number, _ in spec.term_signals]
         self._meeting: dict[str, str] = {}
+        self._guessed: dict[str, str] = {}
         self.top = ""
         """The folder that the processes take for the whole machine."""
 
@@ -56,6 +59,7 @@ class Processes:
             if text is not None:
                 ending = "" if text.endswith("\n") else "\n"
                 write_atomically(self._files.path(name), os.fsencode(text + ending))
+        self._meeting.update(mpi_variables(self._spec.env, self._files.path("hosts")))
 
     def add_paths(self, place: str) -> None:
         """Have libraries and programs looked for below a place too, after all others."""
@@ -68,11 +72,16 @@ class Processes:
 
         Only beside rank 0: the others would look at the wrong machine.
         """
-        has_first = any(rank.rank == 0 for rank in self._spec.ranks)
-        if has_first and "MASTER_ADDR" in self._spec.env and "MASTER_PORT" not in self._spec.env:
-            port = choose_port(self._spec.run)
-            if port is not None:
-                self._meeting = {"MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
+        env = self._spec.env
+        if "MASTER_ADDR" not in env:
+            return
+        self._guessed = interface_variables(env["MASTER_ADDR"])
+        port = env.get("MASTER_PORT")
+        if port is None and any(rank.rank == 0 for rank in self._spec.ranks):
+            chosen = choose_port(self._spec.run)
+            port = None if chosen is None else str(chosen)
+        if port is not None:
+            self._meeting.update(meeting_variables(env, port))
 
     def setup(self) -> Start:
         """The setup: without the variables of a rank, and without GPUs chosen for it."""
@@ -109,6 +118,8 @@ class Processes:
         env = {} if self._spec.inherit_env else dict(self._shell.env)
         env.setdefault("PATH", _PLAIN_PATH)
         env.setdefault("PYTHONUNBUFFERED", "1")
+        for name, value in self._guessed.items():
+            env.setdefault(name, value)
         env.update(given)
         return env
 
@@ -125,6 +136,8 @@ class Processes:
 
     def _bash(self, script: str, env: dict[str, str], given: list[str], log: str) -> Start:
         line = trap(self._spec.put_me_back, self._signals)
+        if script == "run.sh":
+            line = shell_functions(env) + line
         path = self._files.path(script)
         before = self._files.path(script.replace(".sh", ".before.sh"))
         if self._spec.shell == "interactive" and not self._spec.inherit_env:

@@ -81,7 +81,7 @@ TEMPLATES = (
         f"resources: {{labels: {{stellwerk/{name}: @}}}}"
         for name in (
             "priority", "queue", "gpu-memory", "time-limit", "checkpoint-grace", "launcher",
-            "shell", "placement", "move-after", "notice", "abort-when", "setup-cache",
+            "processes-per-node", "shell", "placement", "move-after", "notice", "abort-when", "setup-cache",
         )
     ),
 )  # fmt: skip

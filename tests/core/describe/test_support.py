@@ -31,7 +31,10 @@ EXAMPLES = {
     "event-callback": "event_callback: y\nrun: x",
     "secret-in-text": "secrets: {A: null}\nworkdir: $A/x\nrun: x",
     "accelerator-count": "resources: {accelerators: 'A100:1.5'}\nrun: x",
-    "launcher": "resources: {labels: {stellwerk/launcher: mpi}}\nrun: x",
+    "processes": (
+        "resources: {labels: {stellwerk/launcher: processes}, "
+        "any_of: [{accelerators: 'A100:2'}, {accelerators: 'A100:4'}]}\nrun: x"
+    ),
     "wishes": "resources: {labels: {stellwerk/objective: cost}}\nrun: x",
     "move-after": "resources: {labels: {stellwerk/move-after: 5m}}\nrun: x",
 }
@@ -102,7 +105,6 @@ def test_missing_secrets() -> None:
         ("run: x\npool: {wrokers: 1}", "pool", (2, 1)),
         ("run: x\nvolumes: {/data: 1}", "volumes", (2, 1)),
         ("run: x\nresources:\n  image_id: 1", "image", (3, 3)),
-        ("run: x\nresources: {labels: {stellwerk/launcher: mpx}}", "launcher", (2, 22)),
         ("run: x\nresources: {labels: {stellwerk/move-after: 1}}", "move-after", (2, 22)),
     ],
 )

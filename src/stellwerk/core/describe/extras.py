@@ -20,6 +20,7 @@ from stellwerk.core.describe.fields import (
     text,
     unknown_field,
 )
+from stellwerk.core.describe.fleet_amounts import from_text
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.task_wishes import WISHES, wishes_of
 from stellwerk.core.model.quantity import SECOND_MS, BadQuantity, parse_duration, parse_size
@@ -172,6 +173,7 @@ EXTRAS: dict[str, Reader] = {
     "time-limit": span,
     "checkpoint-grace": span,
     "launcher": one_of(LAUNCHERS),
+    "processes-per-node": from_text(integer(1, 1024)),
     "shell": one_of(SHELLS),
     "placement": filled_text,
     "move-after": span,
@@ -247,6 +249,7 @@ def task_fields(extras: dict[str, Any]) -> dict[str, Any]:
         "time-limit": "time_limit_ms",
         "checkpoint-grace": "checkpoint_grace_ms",
         "launcher": "launcher",
+        "processes-per-node": "processes_per_node",
         "shell": "shell",
         "placement": "placement",
         "move-after": "move_after_ms",

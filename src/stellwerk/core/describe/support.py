@@ -23,6 +23,7 @@ from stellwerk.core.describe.places import (
 )
 from stellwerk.core.describe.task_wishes import WISHES
 from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.launch import has_one_count
 from stellwerk.core.model.task import Dag, GitWorkdir, ResourceRequest, Task
 
 
@@ -129,14 +130,9 @@ TABLE: tuple[_Line, ...] = (
         "write a whole number, or one below 1",
     ),
     _Line(
-        "launcher", "resources.labels.stellwerk/launcher",
-        lambda task: task.launcher not in {None, "auto", "node"},
-        "only one process for each node can be started yet",
-        "remove the label, and start the launcher in `run` (`torchrun train.py`)",
-        lambda node: any(
-            label.as_text().lower() not in {"auto", "node"}
-            for label in _labels(node, "stellwerk/launcher")
-        ),
+        "processes", "resources", lambda task: not has_one_count(task),
+        "the alternatives differ in how many processes a node has",
+        "add the label `stellwerk/processes-per-node: '2'` for all of them",
     ),
     _Line(
         "wishes", "resources.labels", lambda task: task.wishes,

@@ -251,6 +251,7 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     time_limit_ms: int | None = None
     checkpoint_grace_ms: int | None = None
     launcher: str | None = None
+    processes_per_node: int | None = None
     shell: str | None = None
     placement: str | None = None
     wishes: Wishes | None = None

@@ -81,7 +81,7 @@ def _after_failure(
 ) -> Outcome:
     """Another node where the machine was at fault, more memory where it was short, or the end."""
     if is_of_node(end, reason):
-        node = node_of(run, end)
+        node = node_of(workload, run, end)
         elsewhere = on_another_node(shape, run.allocation.cluster, node, clusters)
         if elsewhere is not None:
             return _move(workload, reason, node, elsewhere, now_ms)
@@ -109,15 +109,17 @@ def _failure(workload: Workload, run: Run, end: RunEnd, shape: Shape) -> Reason:
     return diagnose(
         end,
         asked_memory_bytes=request.memory_bytes,
-        node=node_of(run, end),
+        node=node_of(workload, run, end),
         cluster=run.allocation.cluster,
     )
 
 
-def node_of(run: Run, end: RunEnd) -> str:
-    """Names the node of the rank that decided the end."""
+def node_of(workload: Workload, run: Run, end: RunEnd) -> str:
+    """Names the node of the rank that decided the end; there may be several ranks on each."""
+    nodes = sum(len(part.ranks) for part in run.allocation.nodes)
+    node_rank = end.rank * nodes // max(nodes, workload.policies.ranks)
     for part in run.allocation.nodes:
-        if end.rank in part.ranks:
+        if node_rank in part.ranks:
             return part.node
     return run.allocation.nodes[0].node
 
@@ -149,7 +151,7 @@ def _resume(workload: Workload, asked: Reason, now_ms: int) -> ev.Requeued:
 def _lost(workload: Workload, run: Run, end: RunEnd, now_ms: int) -> tuple[Reason, Outcome]:
     message = end.message or LOST[end.how]
     reason = (
-        Reason("machine_rebooted", {"node": node_of(run, end)})
+        Reason("machine_rebooted", {"node": node_of(workload, run, end)})
         if end.how == "reboot"
         else Reason("run_lost", {"cluster": run.allocation.cluster, "message": message})
     )

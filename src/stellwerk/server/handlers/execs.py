@@ -17,6 +17,7 @@ from litestar.types import Receive, Scope, Send
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.workload import ENDED, WAITING, Run, Workload
 from stellwerk.drivers.base import DriverError, ExecOrder, ExecSession, Executes
+from stellwerk.server.handlers.logs import ranks_of
 from stellwerk.server.patience import TAKES_ITS_TIME
 from stellwerk.server.services import Given, Services
 
@@ -184,7 +185,7 @@ def _in_words(error: DriverError, workload: Workload, run: Run, rank: int) -> Ex
         case "runtime/ended" | "runtime/unknown_run":
             return _run_is_over(workload, run)
         case "runtime/no_rank":
-            ranks = sum(len(part.ranks) for part in run.allocation.nodes)
+            ranks = ranks_of(workload, run)
             return StellwerkError.of(
                 "find/rank",
                 f"run {run.number} of {workload.name} has no rank {rank}",

@@ -8,8 +8,7 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
 from stellwerk.core.model.errors import StellwerkError
-from stellwerk.core.model.resources import NodeAllocation
-from stellwerk.core.model.workload import ENDED, Workload
+from stellwerk.core.model.workload import ENDED, Run, Workload
 from stellwerk.drivers.base import LogStream
 from stellwerk.server.following import Choice, LogReader
 from stellwerk.server.models import LogOf
@@ -67,7 +66,7 @@ async def read_logs(
     workload = await services.find(ref)
     number = int(run) if run.isdecimal() else 0
     known = next((one for one in workload.runs if one.number == number), None)
-    ranks = _ranks(known.allocation.nodes) if known else 0
+    ranks = ranks_of(workload, known) if known else 0
     if known and rank >= ranks:
         raise StellwerkError.of(
             "find/rank",
@@ -114,8 +113,9 @@ async def _refuse_what_is_gone(services: Services, workload: Workload, choice: C
         )
 
 
-def _ranks(nodes: tuple[NodeAllocation, ...]) -> int:
-    return sum(len(part.ranks) for part in nodes)
+def ranks_of(workload: Workload, run: Run) -> int:
+    """How many ranks a run of a workload has."""
+    return workload.policies.ranks or sum(len(part.ranks) for part in run.allocation.nodes)
 
 
 async def _primed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,0 +1,76 @@
+"""Finds the network interface by which the ranks of a run reach the place where they meet.
+
+Libraries that guess take the first interface or the host's name, which on lab machines is often
+one that leads nowhere (a bridge of containers, an address that no name server knows).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from typing import Optional
+
+_GET_ADDRESS = 0x8915
+_ANY_PORT = 9
+_IPV6_INTERFACES = "/proc/net/if_inet6"
+VARIABLES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+
+
+def interface_variables(meeting: str) -> dict[str, str]:
+    """What tells NCCL and gloo the interface towards an address; empty where it isn't known."""
+    name = interface_towards(meeting)
+    return {} if name is None else dict.fromkeys(VARIABLES, name)
+
+
+def interface_towards(host: str) -> Optional[str]:
+    """The interface from which packets to a host leave, on that host itself its own; or None."""
+    try:
+        found = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return None
+    for family, kind, _, _, address in found:
+        own = _own_address(socket.AddressFamily(family), kind, address)
+        if own is not None:
+            return _holder(family, own)
+    return None
+
+
+def _own_address(
+    family: socket.AddressFamily, kind: int, address: tuple[object, ...]
+) -> Optional[str]:
+    """The address that the kernel would send from; nothing is sent."""
+    try:
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _holder(family: int, own: str) -> Optional[str]:
+    if family == socket.AF_INET6:
+        return _holder_of_ipv6(own.partition("%")[0])
+    if own.startswith("127."):
+        own = "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                request = struct.pack("256s", name.encode()[:15])
+                answer = fcntl.ioctl(probe.fileno(), _GET_ADDRESS, request)
+            except OSError:
+                # This one has no address.
+                continue
+            if socket.inet_ntoa(answer[20:24]) == own:
+                return name
+    return None
+
+
+def _holder_of_ipv6(own: str) -> Optional[str]:
+    wanted = socket.inet_pton(socket.AF_INET6, own).hex()
+    try:
+        with open(_IPV6_INTERFACES, encoding="ascii") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return None
+    return next((words[5] for words in lines if words[0] == wanted), None)
