@@ -252,6 +252,20 @@ def test_the_schema_describes_every_address(running: Stage) -> None:
         "/v1/clusters",
         "/v1/clusters/{name}/nodes/{node}/resume",
         "/v1/events",
+        "/v1/clusters/{name}",
+        "/v1/fleet/apply",
+        "/v1/placed/difference",
+        "/v1/placed/{decision}/replay",
+        "/v1/placements",
+        "/v1/placements/{namespace}/{name}",
+        "/v1/placements/{namespace}/{name}/delete",
+        "/v1/placements/{namespace}/{name}/explain",
+        "/v1/placements/{namespace}/{name}/history",
+        "/v1/ssh-clusters",
+        "/v1/ssh-clusters/{name}",
+        "/v1/ssh-clusters/{name}/probe",
+        "/v1/workloads/{ref}/content",
+        "/v1/workloads/{ref}/files",
     } == set(document["paths"])
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

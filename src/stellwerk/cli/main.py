@@ -65,6 +65,9 @@ TABLE: dict[str, Entry] = {
     "placement": Entry(
         "stellwerk.cli.commands.placement", "policies that choose clusters, and why", FLEET
     ),
+    "cluster": Entry(
+        "stellwerk.cli.commands.cluster", "machines over SSH: add, look at, remove", FLEET
+    ),
     "resume": Entry("stellwerk.cli.commands.resume", "take quarantined nodes back into use", FLEET),
     "gpu": Entry("stellwerk.cli.commands.gpu", "memory and runs of each GPU", FLEET),
     "server": Entry("stellwerk.cli.commands.server", "start, stop or look at the server", OWN),

@@ -23,6 +23,7 @@ from stellwerk.client.bulk import SHOWN, ChangedMany, Verb, Which
 from stellwerk.client.connection import UnreachableError
 from stellwerk.client.execs import Execs
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
+from stellwerk.client.machines import MachineCalls
 from stellwerk.client.parts import Query, list_query, new_key, part, with_key
 from stellwerk.client.placements import PlacementCalls
 from stellwerk.client.refusals import ApiError
@@ -54,7 +55,7 @@ ASK_BLOBS = 100_000
 LONG_POLL_MS = 25_000
 
 
-class Client(Execs, PlacementCalls):
+class Client(Execs, PlacementCalls, MachineCalls):
     """A connection to one server, which is started when it is first needed (`start=False`: not)."""
 
     # submitting

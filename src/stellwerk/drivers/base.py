@@ -231,6 +231,45 @@ class KnowsCheckpoints(Protocol):
         ...
 
 
+Area = Literal["work", "outputs", "checkpoints"]
+"""What of a run's files is meant."""
+
+
+class FileThere(Struct, frozen=True):
+    """One entry of a folder on a place; ``kind`` is file, folder, link or special."""
+
+    name: str
+    kind: str
+    size: int
+    modified_ms: int
+
+
+class Listing(Struct, frozen=True):
+    """What lies at a path: the entries of a folder, or the one file that it is."""
+
+    root: str
+    is_folder: bool
+    files: tuple[FileThere, ...]
+
+
+@runtime_checkable
+class BringsFiles(Protocol):
+    """What a driver is whose runs' files lie where only it can read them.
+
+    A path is inside of an area, and can't leave it, not even through a link.
+    """
+
+    async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
+        """What lies at a path; raises a final DriverError where nothing does."""
+        ...
+
+    async def read_file(
+        self, run: RunId, area: Area, path: str, offset: int, limit: int
+    ) -> LogChunk:
+        """Bytes of a file, perhaps fewer than ``limit``."""
+        ...
+
+
 class ExecOrder(Struct, frozen=True):
     """A command is to be run beside a rank of a run; the first frame of the session says which."""
 

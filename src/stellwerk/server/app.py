@@ -1,5 +1,6 @@
 """Puts the handlers together into one application with its errors, guard and schema."""
 
+from pathlib import Path
 from typing import Any
 
 from litestar import Litestar, Request, Response, Router, get
@@ -18,14 +19,17 @@ from stellwerk.server.handlers import (
     control,
     events,
     execs,
+    files,
     fleet,
     forecast,
     gc,
     logs,
+    machines,
     placements,
     plan,
     workloads,
 )
+from stellwerk.server.machines import Machines
 from stellwerk.server.outlook import Outlook
 from stellwerk.server.patience import with_patience
 from stellwerk.server.peer import Access, authorize
@@ -45,7 +49,9 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *plan.HANDLERS,
     *logs.HANDLERS,
     *execs.HANDLERS,
+    *files.HANDLERS,
     *fleet.HANDLERS,
+    *machines.HANDLERS,
     *placements.HANDLERS,
     *events.HANDLERS,
     *blobs.HANDLERS,
@@ -55,10 +61,17 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
 
 
 def make_app(
-    services: Services, submits: Submits, access: Access, keeper: Keeper | None = None
+    services: Services,
+    submits: Submits,
+    access: Access,
+    keeper: Keeper | None = None,
+    over_ssh: Machines | None = None,
 ) -> Litestar:
     """The application over some services, for whoever `access` lets in."""
     the_keeper = keeper or Keeper(services)
+    the_machines = over_ssh or Machines(
+        Path(services.identity.home), services.store.blobs, services.clock.now_ms
+    )
     outlook = Outlook(services)
 
     def given() -> Services:
@@ -69,6 +82,9 @@ def make_app(
 
     def given_keeper() -> Keeper:
         return the_keeper
+
+    def given_machines() -> Machines:
+        return the_machines
 
     def given_outlook() -> Outlook:
         return outlook
@@ -92,6 +108,7 @@ def make_app(
             "services": Provide(given, sync_to_thread=False),
             "submits": Provide(given_submits, sync_to_thread=False),
             "keeper": Provide(given_keeper, sync_to_thread=False),
+            "machines": Provide(given_machines, sync_to_thread=False),
             "outlook": Provide(given_outlook, sync_to_thread=False),
         },
         state=State({"access": access}),

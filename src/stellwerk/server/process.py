@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from stellwerk.engine.loop import Engine
+    from stellwerk.server.machines import Machines
     from stellwerk.server.services import Services
     from stellwerk.store import Store
 
@@ -181,10 +182,10 @@ async def _serve(
     from stellwerk.server.submit import Submits
     from stellwerk.server.tidying.keeper import Keeper
 
-    services, engine = await _begin(store, settings)
+    services, engine, over_ssh = await _begin(store, settings)
     keeper = Keeper(services)
     access = Access(own_uid(), token)
-    app = make_app(services, Submits(services, read_item), access, keeper)
+    app = make_app(services, Submits(services, read_item), access, keeper, over_ssh)
     server = HttpServer(app, services.stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, services.stop)
@@ -202,11 +203,12 @@ async def _serve(
     return await _until_over(services, engine, parts)
 
 
-async def _begin(store: "Store", settings: Settings) -> "tuple[Services, Engine]":
-    """The engine on its state, with the driver of this machine, and what handlers are given."""
+async def _begin(store: "Store", settings: Settings) -> "tuple[Services, Engine, Machines]":
+    """The engine on its state, with its drivers, and what handlers are given."""
     from stellwerk.drivers.registry import driver_factory
     from stellwerk.engine.clock import SystemClock
     from stellwerk.engine.loop import Engine
+    from stellwerk.server.machines import Machines
     from stellwerk.server.services import Identity, Services
 
     clock = SystemClock()
@@ -214,10 +216,12 @@ async def _begin(store: "Store", settings: Settings) -> "tuple[Services, Engine]
     local = driver_factory("local")(
         home=Path(settings.home), socket_dir=Path(settings.socket).parent, blobs=store.blobs
     )
-    engine = Engine(store, [local], clock)
+    over_ssh = Machines(Path(settings.home), store.blobs, clock.now_ms)
+    engine = Engine(store, [local, *over_ssh.load()], clock)
     await engine.load()
     identity = Identity(os.getpid(), __version__, started_ms, settings.home, settings.socket)
-    return Services(identity=identity, store=store, engine=engine, clock=clock), engine
+    services = Services(identity=identity, store=store, engine=engine, clock=clock)
+    return services, engine, over_ssh
 
 
 async def _until_over(

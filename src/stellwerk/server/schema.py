@@ -53,6 +53,7 @@ def openapi_json(version: str, handlers: tuple[ControllerRouterHandler, ...]) ->
             "services": Provide(_no_services, sync_to_thread=False),
             "submits": Provide(_no_submits, sync_to_thread=False),
             "keeper": Provide(_no_keeper, sync_to_thread=False),
+            "machines": Provide(_no_machines, sync_to_thread=False),
             "outlook": Provide(_no_outlook, sync_to_thread=False),
         },
         openapi_config=config,
@@ -89,6 +90,10 @@ def _no_submits() -> None:
 
 
 def _no_keeper() -> None:
+    """Likewise."""
+
+
+def _no_machines() -> None:
     """Likewise."""
 
 

@@ -8,6 +8,7 @@ import sys
 import click
 from msgspec import Struct
 
+from stellwerk.cli import far_files
 from stellwerk.cli.completing import complete_area, complete_file, complete_source
 from stellwerk.cli.errors import CommandError, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
@@ -15,6 +16,7 @@ from stellwerk.cli.places import NAMES, Place, find
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, plural, size
 from stellwerk.cli.session import complete_names, connect, now_ms
+from stellwerk.client.machines import FarFile
 from stellwerk.core.model.errors import Problem, StellwerkError
 
 
@@ -33,8 +35,10 @@ class FileLine(Struct):
 @list_options
 def ls(name: str, path: str, output: Output) -> None:
     """List files of a job: in its work directory, or `outputs:PATH`, `checkpoints:PATH`."""
-    show = connect().get(name)
-    place = find(show, path)
+    client = connect()
+    show = client.get(name)
+    far = far_files.look(client, show, path)
+    place = find(show, path) if far is None else far.place
     columns: list[Column[FileLine]] = [
         Column("name", "NAME", lambda line: line.name),
         Column(
@@ -52,7 +56,7 @@ def ls(name: str, path: str, output: Output) -> None:
             right=True,
         ),
     ]
-    lines = _listing(place.path)
+    lines = _listing(place.path) if far is None else [_far_line(one) for one in far.files]
     write_list(
         lines,
         columns,
@@ -75,10 +79,12 @@ def cp(source: str, destination: str, force: bool) -> None:
     name, mark, path = source.partition(":")
     if not mark or not name:
         raise usage("usage/source", f"`{source}` names no job's file", "write NAME:PATH")
-    show = connect().get(name)
-    place = find(show, path)
+    client = connect()
+    show = client.get(name)
+    far = far_files.look(client, show, path)
+    place = find(show, path) if far is None else far.place
     if destination == "-":
-        _print(place.path)
+        _print(place.path) if far is None else far_files.print_file(client, show, far)
         return
     own_name = os.path.basename(place.path) if place.path != place.root else place.area
     target = destination
@@ -86,7 +92,7 @@ def cp(source: str, destination: str, force: bool) -> None:
         target = os.path.join(destination, own_name)
     if os.path.lexists(target) and not force:
         raise CommandError("files/exists", f"{target} is there already", "replace it with --force")
-    count = _copy(place.path, target)
+    count = _copy(place.path, target) if far is None else far_files.fetch(client, show, far, target)
     narrate(f"copied {plural(count, 'file')} to {target}")
 
 
@@ -148,6 +154,11 @@ def _listing(path: str) -> list[FileLine]:
     with os.scandir(path) as entries:
         found = [_line(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
     return sorted(found, key=lambda line: line.name)
+
+
+def _far_line(one: FarFile) -> FileLine:
+    shown = f"{one.name}/" if one.kind == "folder" else one.name
+    return FileLine(shown, one.kind, one.size, one.modified_ms)
 
 
 def _line(name: str, status: os.stat_result) -> FileLine:

@@ -168,7 +168,12 @@ class LocalDriver:
 
     async def checkpoints(self, workload: str) -> Sequence[Saved]:
         """Looks through the folder that a workload's runs had for them."""
-        found = await asyncio.to_thread(complete, str(self._kept("checkpoints", workload)))
+        folder = str(self._kept("checkpoints", workload))
+        try:
+            found = await asyncio.to_thread(complete, folder)
+        except OSError as error:
+            message = f"{error.filename or folder}: {error.strerror}"
+            raise DriverError("runtime/checkpoints", message, final=False) from error
         return [Saved(one.name, one.bytes, one.modified_ms, one.step) for one in found]
 
     def _kept(self, kind: Kept, workload: str) -> Path:

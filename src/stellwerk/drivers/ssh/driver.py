@@ -6,6 +6,7 @@ reached, and tried again ever more seldom; the cluster can't be reached when no 
 
 import asyncio
 import contextlib
+import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
@@ -15,11 +16,14 @@ from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import ClusterReport, Inventory, Report, RunReport, StartRefused
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
+    Area,
     Capabilities,
     DriverError,
     ExecOrder,
     ExecSession,
+    FileThere,
     Folders,
+    Listing,
     LogChunk,
     LogStream,
     Saved,
@@ -30,6 +34,7 @@ from stellwerk.drivers.ssh.dial import Dialer
 from stellwerk.drivers.ssh.hand import Build
 from stellwerk.drivers.ssh.hosts import Host, name_nodes
 from stellwerk.drivers.ssh.machine import Machine
+from stellwerk.runtime.bundle import packed
 
 RETRY_FIRST_S = 0.5
 RETRY_MOST_S = 30.0
@@ -315,6 +320,21 @@ class SshDriver:
         head, _ = await self._machine(run).ask("folders", run)
         return Folders(head["work"], head["output"], head["checkpoint"])
 
+    async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
+        """What lies at a path of a run on its machine."""
+        head, _ = await self._machine(run).ask("list", run, area=area, path=path)
+        files = tuple(FileThere(*line) for line in head["files"])
+        return Listing(head["root"], head.get("folder") is True, files)
+
+    async def read_file(
+        self, run: RunId, area: Area, path: str, offset: int, limit: int
+    ) -> LogChunk:
+        """Bytes of a file of a run on its machine."""
+        head, data = await self._machine(run).ask(
+            "get", run, area=area, path=path, offset=offset, limit=limit
+        )
+        return LogChunk(data, offset, int(head["size"]))
+
     async def checkpoints(self, workload: str) -> Sequence[Saved]:
         """The whole checkpoints of a workload on the machines that can be reached."""
         found: list[Saved] = []
@@ -329,6 +349,23 @@ def _by_run(report: RunReport) -> RunId:
     return report.run
 
 
-def own_file(home: Path) -> Path:
-    """Where accepted host keys are kept."""
-    return home / "ssh" / "known_hosts"
+def over_ssh(
+    *,
+    cluster: str,
+    hosts: Sequence[Host],
+    home: Path,
+    machine: str,
+    blobs: BlobReader,
+    now_ms: Callable[[], int],
+) -> SshDriver:
+    """A driver for the Stellwerk whose state is in a folder of a machine."""
+    content = packed()
+    return SshDriver(
+        cluster=cluster,
+        hosts=hosts,
+        dialer=Dialer(home / "ssh" / "known_hosts"),
+        build=Build(content, hashlib.sha256(content).hexdigest()),
+        key=hashlib.sha256(f"{machine}:{home}".encode()).hexdigest()[:12],
+        blobs=blobs,
+        now_ms=now_ms,
+    )

@@ -1,0 +1,118 @@
+"""What travels about clusters over SSH and about files on machines elsewhere, and the calls."""
+
+from collections.abc import Sequence
+from typing import Literal
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from stellwerk.client.parts import decode, part
+from stellwerk.client.requests import Requests
+
+LOOK_S = 120.0
+Area = Literal["work", "outputs", "checkpoints"]
+
+
+class HostLook(Struct):
+    """How a machine was found; an empty `code` says that all is well."""
+
+    host: str
+    node: str = ""
+    code: str = ""
+    message: str = ""
+    help: str = ""
+    fingerprint: str = ""
+    folder: str = ""
+    python: str = ""
+    notes: str = ""
+
+
+class Looked(Struct):
+    """How all machines of a cluster were found; `added` says that the cluster is kept."""
+
+    name: str
+    hosts: list[HostLook] = []
+    added: bool = False
+
+
+class SshCluster(Struct):
+    """A cluster over SSH, as it was added."""
+
+    name: str
+    hosts: list[str] = []
+
+
+class SshClusters(Struct):
+    """All of them."""
+
+    items: list[SshCluster] = []
+
+
+class RemovedCluster(Struct):
+    """The answer to removing one."""
+
+    name: str
+
+
+class FarFile(Struct):
+    """One entry of a folder."""
+
+    name: str
+    kind: str = ""
+    size: int = 0
+    modified_ms: int = 0
+
+
+class FarFiles(Struct):
+    """What lies at a path of a job; `is_here` says that the server's own machine has it."""
+
+    is_here: bool = False
+    root: str = ""
+    is_folder: bool = False
+    files: list[FarFile] = []
+
+
+class MachineCalls(Requests):
+    """Clusters over SSH, and what their machines keep."""
+
+    def ssh_clusters(self) -> Sequence[SshCluster]:
+        """Those that were added."""
+        return self._get("/v1/ssh-clusters", SshClusters).items
+
+    def add_ssh_cluster(
+        self,
+        name: str,
+        hosts: Sequence[str],
+        *,
+        python: str = "",
+        folder: str = "",
+        accept_host_keys: Sequence[str] = (),
+    ) -> Looked:
+        """Connects to every host; keeps the cluster if nothing speaks against it."""
+        body = {
+            "name": name,
+            "hosts": list(hosts),
+            "python": python,
+            "folder": folder,
+            "accept_host_keys": list(accept_host_keys),
+        }
+        return self._post("/v1/ssh-clusters", Looked, body, timeout_s=LOOK_S)
+
+    def probe_ssh_cluster(self, name: str) -> Looked:
+        """Looks at its machines now."""
+        target = f"/v1/ssh-clusters/{part(name)}/probe"
+        return self._post(target, Looked, {}, timeout_s=LOOK_S)
+
+    def remove_ssh_cluster(self, name: str) -> RemovedCluster:
+        """Forgets a cluster on which nothing runs."""
+        return decode(self._send("DELETE", f"/v1/ssh-clusters/{part(name)}").body, RemovedCluster)
+
+    def files(self, name: str, area: Area, path: str) -> FarFiles:
+        """What lies at a path of a job's newest run."""
+        asked = urlencode({"area": area, "path": path})
+        return self._get(f"/v1/workloads/{part(name)}/files?{asked}", FarFiles)
+
+    def file_bytes(self, name: str, area: Area, path: str, offset: int, limit: int) -> bytes:
+        """Bytes of a file of a job's newest run; none at its end."""
+        asked = urlencode({"area": area, "path": path, "offset": offset, "limit": limit})
+        return self._send("GET", f"/v1/workloads/{part(name)}/content?{asked}").body

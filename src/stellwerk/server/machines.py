@@ -1,0 +1,261 @@
+"""Keeps the clusters that are reached over SSH: which there are, adding, looking at, removing.
+
+They are written to `clusters.json` beside the journal; what the machines have, probes tell. Nothing
+of it is loaded, not even the library for SSH, until there is such a cluster.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import msgspec
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+from stellwerk.config import machine_id
+from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.drivers.base import Driver, DriverError
+from stellwerk.drivers.registry import driver_factory
+from stellwerk.drivers.ssh.hosts import Host, name_nodes, read_host
+from stellwerk.engine.watch import Watch
+from stellwerk.server.machine_models import AddCluster, HostLook, Looked, SshCluster
+from stellwerk.server.services import Services
+
+if TYPE_CHECKING:
+    from stellwerk.drivers.ssh.driver import SshDriver
+    from stellwerk.drivers.ssh.machine import Machine
+
+FILE = "clusters.json"
+VERSION = 1
+LOOK_S = 60.0
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+OFF = frozenset({"ssh/timeout", "ssh/no-route", "ssh/refused", "ssh/connection-lost"})
+"""What a machine is like that is switched off; a room may have such ones."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """One cluster as it is written down."""
+
+    name: str
+    hosts: tuple[Host, ...]
+
+
+class _File(msgspec.Struct, frozen=True):
+    v: int = VERSION
+    clusters: tuple[Kept, ...] = ()
+
+
+@runtime_checkable
+class Watches(Protocol):
+    """An engine whose drivers may come and go."""
+
+    @property
+    def watch(self) -> Watch:
+        """What watches them."""
+        ...
+
+
+class Machines:
+    """All clusters over SSH of this server."""
+
+    def __init__(self, home: Path, blobs: Any, now_ms: Callable[[], int]) -> None:
+        self._path = home / FILE
+        self._home = home
+        self._blobs = blobs
+        self._now_ms = now_ms
+        self._changing = asyncio.Lock()
+        self._kept: dict[str, Kept] = {}
+        self._drivers: dict[str, SshDriver] = {}
+
+    def load(self) -> list[Driver]:
+        """The drivers of what is written down. Raises StellwerkError `config/clusters`."""
+        try:
+            file = msgspec.json.decode(self._path.read_bytes(), type=_File)
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            message = f"{self._path} can't be read: {error}"
+            remedy = "mend it, or move it away and add the clusters again"
+            raise StellwerkError([Problem("config/clusters", message, remedy)]) from error
+        self._kept = {one.name: one for one in file.clusters}
+        self._drivers = {name: self._driver(one) for name, one in self._kept.items()}
+        return list(self._drivers.values())
+
+    def _driver(self, one: Kept) -> "SshDriver":
+        driver: SshDriver = driver_factory("ssh")(
+            cluster=one.name,
+            hosts=one.hosts,
+            home=self._home,
+            machine=machine_id(),
+            blobs=self._blobs,
+            now_ms=self._now_ms,
+        )
+        return driver
+
+    def all(self) -> list[SshCluster]:
+        """Every cluster, as it was added."""
+        return [_told(one) for one in self._kept.values()]
+
+    async def add(self, wish: AddCluster, services: Services) -> Looked:
+        """Looks at every machine and, if nothing speaks against it, keeps the cluster.
+
+        Raises StellwerkError for what can't be a cluster.
+        """
+        async with self._changing:
+            one = self._read(wish, services)
+            driver = self._driver(one)
+            looks = await _look_at_all(driver, frozenset(wish.accept_host_keys))
+            if not _is_fit(looks):
+                await driver.close()
+                return Looked(one.name, looks)
+            folders = {look.node: look.folder for look in looks}
+            hosts = tuple(
+                msgspec.structs.replace(host, folder=folders[host.node] or host.folder)
+                for host in one.hosts
+            )
+            await self._keep({**self._kept, one.name: Kept(one.name, hosts)})
+            self._drivers[one.name] = driver
+            _watch(services).add(driver)
+            return Looked(one.name, looks, added=True)
+
+    def _read(self, wish: AddCluster, services: Services) -> Kept:
+        problems: list[Problem] = []
+        if _NAME.fullmatch(wish.name) is None:
+            message = f"`{wish.name[:80]}` is no cluster's name"
+            problems.append(Problem("ssh/host", message, "use a-z, 0-9 and - , at most 63 of them"))
+        elif wish.name in self._kept or services.engine.driver(wish.name) is not None:
+            message = f"there is a cluster `{wish.name}` already"
+            remedy = f"`stw cluster rm {wish.name}` first, or take another name"
+            problems.append(Problem("ssh/host", message, remedy))
+        hosts: list[Host] = []
+        for text in wish.hosts:
+            try:
+                hosts.append(read_host(text, python=wish.python, folder=wish.folder))
+            except StellwerkError as error:
+                problems += error.problems
+        if problems:
+            raise StellwerkError(problems)
+        return Kept(wish.name, tuple(name_nodes(hosts)))
+
+    async def look(self, name: str) -> Looked:
+        """Looks at every machine of a cluster now."""
+        return Looked(name, await _look_at_all(self._found(name), ()), added=True)
+
+    async def remove(self, name: str, services: Services) -> None:
+        """Serves a cluster no more. Raises StellwerkError while runs go on there."""
+        async with self._changing:
+            self._found(name)
+            live = _live_runs(services, name)
+            if live:
+                message = f"{name} has runs that go on: {', '.join(live[:5])}"
+                remedy = "cancel them first, or say with `stw lost` that they are over"
+                raise StellwerkError([Problem("phase/has-runs", message, remedy)])
+            await self._keep({key: one for key, one in self._kept.items() if key != name})
+            del self._drivers[name]
+            await _watch(services).remove(name)
+
+    def _found(self, name: str) -> "SshDriver":
+        driver = self._drivers.get(name)
+        if driver is None:
+            known = ", ".join(self._kept) or "none yet; `stw cluster add` adds one"
+            raise StellwerkError.of(
+                "find/cluster", f"there is no cluster `{name[:80]}` over SSH", f"there is: {known}"
+            )
+        return driver
+
+    async def _keep(self, kept: dict[str, Kept]) -> None:
+        content = msgspec.json.encode(_File(clusters=tuple(kept.values())))
+        try:
+            await asyncio.to_thread(_write, self._path, msgspec.json.format(content))
+        except OSError as error:
+            message = f"{self._path} can't be written: {error.strerror}"
+            raise StellwerkError([Problem("store/clusters", message, "make room")]) from error
+        self._kept = kept
+
+
+def _write(path: Path, content: bytes) -> None:
+    draft = path.with_suffix(".new")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def _told(one: Kept) -> SshCluster:
+    return SshCluster(one.name, [str(host) for host in one.hosts])
+
+
+def _live_runs(services: Services, name: str) -> list[str]:
+    view = services.engine.view()
+    return [run for one in view.clusters if one.cluster.name == name for run, _ in one.allocations]
+
+
+def _watch(services: Services) -> Watch:
+    engine: object = services.engine
+    assert isinstance(engine, Watches), "the clusters of this engine are fixed"
+    return engine.watch
+
+
+def _is_fit(looks: Sequence[HostLook]) -> bool:
+    """Whether a cluster can be kept: one machine answers, and the others are merely off."""
+    return any(not look.code for look in looks) and all(
+        not look.code or look.code in OFF for look in looks
+    )
+
+
+async def _look_at_all(driver: "SshDriver", accept: Collection[str]) -> list[HostLook]:
+    try:
+        async with asyncio.timeout(LOOK_S):
+            await driver.open(accept)
+            await driver.probe()
+    except (DriverError, TimeoutError):
+        pass  # each machine says what is wrong with it
+    looks = [_look_of(machine) for machine in driver.machines.values()]
+    return _without_twins(looks, driver.machines.values())
+
+
+def _look_of(machine: "Machine") -> HostLook:
+    host, trouble = machine.host, machine.trouble
+    look = HostLook(
+        host=str(host),
+        node=host.node,
+        folder=str(machine.found.get("home") or ""),
+        python=str(machine.found.get("python") or ""),
+        notes=machine.as_it_is().note if machine.is_connected else "",
+    )
+    if machine.is_connected:
+        return look
+    more: dict[str, Any] = getattr(trouble, "more", {})
+    return msgspec.structs.replace(
+        look,
+        code=trouble.code if trouble is not None else "ssh/timeout",
+        message=getattr(trouble, "plain", "") or (trouble.message if trouble else "no answer"),
+        help=getattr(trouble, "remedy", ""),
+        fingerprint=str(more.get("fingerprint", "")),
+    )
+
+
+def _without_twins(looks: list[HostLook], machines: Iterable["Machine"]) -> list[HostLook]:
+    """Says of a machine that is there under two names, which would be counted twice."""
+    seen: dict[tuple[object, ...], str] = {}
+    told = []
+    for look, machine in zip(looks, machines, strict=True):
+        found = machine.found
+        identity = (found.get("machine_id"), found.get("boot_id"), found.get("home"))
+        first = seen.setdefault(identity, look.host) if machine.is_connected else look.host
+        if first != look.host:
+            message = f"{look.host} is the same machine as {first}"
+            remedy = "name each machine once"
+            look = msgspec.structs.replace(  # noqa: PLW2901 - the same look, with what is wrong
+                look, code="ssh/same-machine", message=message, help=remedy
+            )
+        told.append(look)
+    return told
+
+
+GivenMachines = NamedDependency[SkipValidation[Machines]]
+"""How handlers ask for it."""
