@@ -69,6 +69,14 @@ def test_the_page_shows_what_the_command_says(command: str, shown: list[str], st
     assert matches(shown, said), "\n".join(said)
 
 
+def test_what_the_page_quotes_stands_in_the_fleet() -> None:
+    """Word for word."""
+    fleet = (FOLDER / "fleet.yaml").read_text()
+    quoted = [block for kind, block in BLOCK.findall(PAGE.read_text()) if kind == "yaml"]
+    assert len(quoted) == 2
+    assert all(block in fleet for block in quoted)
+
+
 def planned(stw: Stw, *more: str) -> Any:
     """The record of the plan of both profiles."""
     result = stw("plan", "--fleet", "fleet.yaml", "train.yaml", "infer.yaml", *more, "-o", "json")

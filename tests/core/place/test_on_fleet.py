@@ -128,6 +128,28 @@ def test_of_two_that_are_over_as_soon_the_cheaper_is_better() -> None:
     assert answer.choice.clusters == ("b",)
 
 
+def test_money_and_time_are_weighed_until_the_end() -> None:
+    """With an hour worth enough, the dearer and faster is better."""
+    fleet = fleet_of(
+        cluster("fast", node("n", "A100-80GB", 2), speed=2.0, costs=Costs(10.0)),
+        cluster("slow", node("n", "A100-80GB", 2)),
+    )
+    for worth, best in ((9.0, "slow"), (11.0, "fast")):
+        change = {"objective": "weighted", "usd_per_hour_of_waiting": worth}
+        answer = one_answer(plan_on_fleet([ask(TRAIN + HOURS % 4, **change)], fleet, NOW_MS))
+        assert answer.choice.clusters == (best,)
+
+
+def test_a_limit_that_nobody_can_judge_asks_for_the_length() -> None:
+    """Where the job's length is all that isn't known, that is what to say."""
+    fleet = fleet_of(cluster("a", node("n", "A100-80GB", 2), costs=Costs(1.0)))
+    asked = ask(TRAIN, limits=Limits(usd_max=5.0))
+    record = record_of(one_answer(plan_on_fleet([asked], fleet, NOW_MS)))
+    (refusal,) = record.candidates[0].refusals
+    assert refusal.sentence.startswith("nobody said how long it runs")
+    assert record.turns == ("a: say so with the label `stellwerk/expected-runtime: 9h`",)
+
+
 def test_cards_of_any_kind_have_the_price_of_those_that_are_given() -> None:
     """A request by memory alone isn't free."""
     priced = cluster("a", node("n", "A100-80GB", 2), costs=Costs(1.0, {"A100-80GB": 2.0}))

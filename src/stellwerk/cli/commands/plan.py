@@ -176,6 +176,8 @@ def _on_fleet(fleet: str, files: tuple[str, ...], output: Output, flags: dict[st
         narrator.say(f"note: {note}")
     lines = fleet_lines(plan, output.terminal(), wide=output.format == "wide")
     write_one(plan, lines, output, name=" ".join(one.name for one in plan.tasks))
+    if output.for_people and not plan.asked_if:
+        narrate("why not there: --only CLUSTER   what if: --if CHANGE (stw plan --if help)")
 
 
 def run_line(typed: list[str], id: str) -> str:

@@ -306,6 +306,8 @@ def _refused(task: TaskRecord, terminal: Terminal, *, wide: bool) -> list[str]:
         for index, refusal in enumerate(one.refusals):
             name = one.cluster if not index else ""
             change = refusal.rule.change.text if refusal.rule.change else "nothing turns it"
+            if wide and refusal.change_if:
+                change += f"  (--if '{refusal.change_if}')"
             needed = "" if refusal.rule.needed else " (another predicate is nearer)"
             if not terminal.is_tty:
                 texts: Iterable[str] = (one.cluster, refusal.sentence + needed, change)

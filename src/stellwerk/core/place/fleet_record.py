@@ -7,7 +7,7 @@ from math import inf
 from msgspec.structs import replace
 
 from stellwerk.core.data.course import told as course_told
-from stellwerk.core.data.explain import facts, margin
+from stellwerk.core.data.explain import NO_RUNTIME, SAY_RUNTIME, facts, margin
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.estimates import ClusterEstimate
 from stellwerk.core.model.fleet_plan import (
@@ -20,7 +20,7 @@ from stellwerk.core.model.fleet_plan import (
     Refusal,
     TaskRecord,
 )
-from stellwerk.core.model.placing import Explained, FailedRule
+from stellwerk.core.model.placing import Change, Explained, FailedRule
 from stellwerk.core.model.resources import Request
 from stellwerk.core.place.admitted import OBJECTIVES
 from stellwerk.core.place.amounts import amount
@@ -155,8 +155,9 @@ def _candidate(answer: Answer, one: Explained) -> CandidateRecord:
     option = answer.options[one.cluster]
     rules = [rule for rule in one.failed if rule.filter != "Estimates"]
     if option.failed:
-        rules = [rule for rule in rules if not _follows(rule)]
-    rules += option.failed
+        # Their number isn't known only since another rule keeps it from being known.
+        rules = [rule for rule in rules if not _of_length(rule)]
+    rules = [*(_answerable(answer, rule) for rule in rules), *option.failed]
     refusals = tuple(
         Refusal(rule, sentence_of(rule), phrase_of(one.cluster, rule.change)) for rule in rules
     )
@@ -180,8 +181,15 @@ def _candidate(answer: Answer, one: Explained) -> CandidateRecord:
     )
 
 
-def _follows(rule: FailedRule) -> bool:
-    """Whether a rule fails only since another keeps its number from being known."""
+def _answerable(answer: Answer, rule: FailedRule) -> FailedRule:
+    """A limit that can't be judged while nobody says how long a job runs asks for just that."""
+    unknown = answer.job.runtime_s is None and answer.ask.task.service is None
+    if not (unknown and _of_length(rule)):
+        return rule
+    return replace(rule, found=NO_RUNTIME, change=Change("tell", SAY_RUNTIME, "expected-runtime"))
+
+
+def _of_length(rule: FailedRule) -> bool:
     key = rule.change.key if rule.change is not None else ""
     return rule.found == "nobody knows" and key in {"usd_max", "finish_by_ms"}
 
