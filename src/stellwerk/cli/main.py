@@ -61,6 +61,9 @@ TABLE: dict[str, Entry] = {
     "lost": Entry(
         "stellwerk.cli.commands.course", "give up runs on machines out of reach", COURSE, "lost"
     ),
+    "queues": Entry(
+        "stellwerk.cli.commands.queues", "what Kueue's objects in files would do", FLEET
+    ),
     "clusters": Entry("stellwerk.cli.commands.clusters", "what there is, and what is free", FLEET),
     "placement": Entry(
         "stellwerk.cli.commands.placement", "policies that choose clusters, and why", FLEET

@@ -71,6 +71,9 @@ OF_QUEUES = {
         "in this cycle others took the room that it would have got",
         "nothing to do; it is looked at again in the next cycle",
     ),
+    "queue_next": Entry(
+        "turn", "time", "it is next in {queue}", "nothing to do; the next cycle looks at it"
+    ),
     "queue_behind": Entry(
         "turn",
         "time",

@@ -158,7 +158,7 @@ def _view(state: QueueState, waiter: Waiter, position: int, waits: Waits | None)
         return _plain(waiter.workload, name, reference, reason, position)
     if waits is None:
         reason = Reason("queue_behind", {"ahead": position, "queue": name})
-        reason = reason if position else Reason("not_planned")
+        reason = reason if position else Reason("queue_next", {"queue": name})
         return _plain(waiter.workload, name, NOT_YET, reason, position)
     reference, reason = _reason(state, waiter, waits)
     return replace(

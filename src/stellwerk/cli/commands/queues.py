@@ -1,0 +1,133 @@
+"""`stw queues`: reads Kueue's objects from files and says who would start, and why others wait.
+
+No server is asked or started: what is in the files is all there is.
+"""
+
+import sys
+
+import click
+from msgspec import Struct
+
+from stellwerk.cli.completing import complete_file
+from stellwerk.cli.errors import usage
+from stellwerk.cli.output import Output, narrate, one_options, write_one
+from stellwerk.cli.render.queues import lines_of
+from stellwerk.cli.render.units import plural
+from stellwerk.cli.session import now_ms
+from stellwerk.core.describe.queues import QueuesRead, read_queues
+from stellwerk.core.model.errors import Notice
+from stellwerk.core.queue.planned import planned_of
+from stellwerk.core.queue.settle import MOST_CYCLES
+
+MANY = {"priority class": "priority classes", "topology": "topologies"}
+EXAMPLE = "Example: stw queues plan -f queues.yaml -f workloads.yaml"
+
+
+class Checked(Struct, frozen=True):
+    """What files hold: objects by kind, and what a person should know of them."""
+
+    objects: dict[str, int]
+    notices: tuple[Notice, ...]
+
+
+@click.group("queues", epilog=EXAMPLE)
+def command() -> None:
+    """Say what Kueue's objects in files mean: who would start, and why others wait.
+
+    Without a server, and without changing anything. The server does not queue by these objects
+    yet: what it runs waits in `stw queue`.
+    """
+
+
+FILES = click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Objects in YAML, - for stdin. May be given several times.",
+)
+
+
+@command.command("plan", epilog=EXAMPLE)
+@FILES
+@click.option(
+    "--cycles",
+    type=click.IntRange(1, 100_000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="So many cycles: each looks at one workload of every queue.",
+)
+@click.option("--until-settled", is_flag=True, help="Cycles until nothing changes any more.")
+@one_options
+def plan(files: tuple[str, ...], cycles: int, until_settled: bool, output: Output) -> None:
+    """Say whom the queues would admit and preempt, and why everybody else waits.
+
+    By the rules of Kueue. Workloads of the files that have an admission hold their quota; what
+    runs never ends here, and what is preempted is gone in the next cycle.
+    """
+    read = _read(files)
+    most = MOST_CYCLES if until_settled else cycles
+    found = planned_of(read.objects, now_ms(), most)
+    if output.for_people:
+        _tell(read.notices)
+    write_one(found, lines_of(found, output.terminal(), wide=output.format == "wide"), output)
+    if output.for_people and until_settled and not found.settled:
+        narrate(f"still changing after {plural(most, 'cycle')}: some evict each other in turn")
+    elif output.for_people and not found.settled:
+        narrate("next: --until-settled goes on until nothing changes")
+
+
+@command.command("check", epilog="Example: stw queues check -f queues.yaml")
+@FILES
+@one_options
+def check(files: tuple[str, ...], output: Output) -> None:
+    """Say everything that is wrong with the objects, with line and column. Exit code 2 if any is.
+
+    What names an object that isn't in the files is told as a note.
+    """
+    read = _read(files)
+    objects = read.objects
+    counts = {
+        "flavor": len(objects.flavors),
+        "cluster queue": len(objects.queues),
+        "cohort": len(objects.cohorts),
+        "local queue": len(objects.local_queues),
+        "priority class": len(objects.priority_classes),
+        "topology": len(objects.topologies),
+        "node": len(objects.nodes),
+        "workload": len(objects.workloads),
+    }
+    if output.for_people:
+        _tell(read.notices)
+    held = ", ".join(
+        plural(count, name, MANY.get(name, "")) for name, count in counts.items() if count
+    )
+    line = f"all of it can be accepted: {held or 'nothing'}"
+    write_one(Checked(counts, read.notices), [line], output)
+
+
+def _read(files: tuple[str, ...]) -> QueuesRead:
+    """What the files say; raises for everything that is wrong in any of them."""
+    return read_queues((name, _text(name)) for name in files).require()
+
+
+def _text(name: str) -> str:
+    try:
+        if name == "-":
+            return sys.stdin.read()
+        with open(name, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise usage("usage/file", f"{name} isn't text in UTF-8") from error
+    except OSError as error:
+        raise usage("usage/file", f"{name} can't be read: {error.strerror}") from error
+
+
+def _tell(notices: tuple[Notice, ...]) -> None:
+    for one in notices:
+        place = f"line {one.line}: " if one.line else ""
+        narrate(f"note[{one.code}]: {place}{one.message}" + (f"; {one.help}" if one.help else ""))
