@@ -140,6 +140,23 @@ def test_a_run_starts_with_the_checkpoints_of_another_workload(machine: Machine)
     play(machine, scene)
 
 
+def test_checkpoints_that_can_not_be_looked_at_are_not_told_as_none(machine: Machine) -> None:
+    """Whoever wants to go on from them hears why, and doesn't take them for lost."""
+
+    async def scene(session: Session) -> None:
+        driver = session.driver
+        assert isinstance(driver, LocalDriver)
+        await session.ends(await start(session, an_order("w-1-1", script="true")))
+        folder = Path((await driver.folders(RunId("w-1-1"))).checkpoint)
+        assert await driver.checkpoints("w-1") == []
+        os.rmdir(folder)
+        os.symlink(folder, folder)
+        with pytest.raises(DriverError, match=f"{folder}.*symbolic links"):
+            await driver.checkpoints("w-1")
+
+    play(machine, scene)
+
+
 def test_what_a_run_uses_is_reported(machine: Machine) -> None:
     """While it goes on, soon after it began."""
 

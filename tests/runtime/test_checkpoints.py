@@ -1,8 +1,10 @@
 """Which checkpoints are whole, and how a new workload gets them."""
 
+import contextlib
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from stellwerk.runtime import copying
 from stellwerk.runtime.checkpoints import complete, resume, step_of
 from stellwerk.runtime.errands import ErrandError
+from stellwerk.runtime.removing import remove_tree
 
 
 def write(folder: Path, *names: str, at_s: int = 1_000) -> None:
@@ -144,6 +147,32 @@ def test_a_copy_on_its_way_is_no_checkpoint(tmp_path: Path) -> None:
     """Some of it may be in its place already, and the newest not yet."""
     write(tmp_path, "step-1.pt", ".resuming/step-2.pt")
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("gone", ["checkpoint-1", "checkpoint-1/a", "checkpoint-1/below"])
+def test_what_vanishes_while_it_is_looked_at_is_left_out(tmp_path: Path, gone: str) -> None:
+    """A checkpoint, a file or a folder of it: whoever tidies up there is no fault of the search."""
+    write(tmp_path, "checkpoint-1/a", "checkpoint-1/below/b", "checkpoint-1/c", "checkpoint-2/a")
+    real_islink, real_scandir = os.path.islink, os.scandir
+
+    def islink(path: str) -> bool:
+        if path.endswith(gone):
+            remove_tree(path)
+        return real_islink(path)
+
+    def scandir(path: str | int) -> Any:
+        with real_scandir(path) as listing:
+            entries = list(listing)
+        if isinstance(path, str) and path.rstrip("/").endswith("checkpoint-1"):
+            remove_tree(str(tmp_path / gone))
+        return contextlib.nullcontext(entries)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os.path, "islink", islink)
+        patch.setattr(os, "scandir", scandir)
+        found = names(tmp_path)
+    whole = ["checkpoint-2"] if gone == "checkpoint-1" else ["checkpoint-1", "checkpoint-2"]
+    assert sorted(found) == whole
 
 
 def test_nothing_is_copied_over_what_is_there(tmp_path: Path) -> None:

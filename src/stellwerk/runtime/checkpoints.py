@@ -8,12 +8,13 @@ of it is there, so that after a crash it is either finished or made anew, and ne
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import stat
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, Optional
 
 from . import copying
@@ -52,6 +53,8 @@ class Checkpoint(NamedTuple):
 
 def complete(directory: str) -> list[Checkpoint]:
     """The whole checkpoints in a directory, the newest last; none if there is no such directory.
+
+    Raises OSError if it can't be looked at.
 
     Where some are told by a step in their names, or by the job, what lies beside them is none. Nor
     is anything where the copy of another's was on its way: the other one has all of it.
@@ -166,7 +169,7 @@ def _whole(directory: str) -> list[str]:
     try:
         with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     names = [name for name in names if not _HALF_WRITTEN.search(name)]
     said = _said(directory)
@@ -218,16 +221,15 @@ def _paths(lines: Iterable[bytes]) -> Iterable[str]:
 def _measure(path: str) -> tuple[int, int]:
     """The bytes of all regular files of an entry, and when the newest was written."""
     size = newest_ns = 0
-    for looked_at, status in enumerate(_files(path)):
-        if looked_at >= _LOOKED_AT:
-            break
-        size += status.st_size
-        newest_ns = max(newest_ns, status.st_mtime_ns)
+    with contextlib.suppress(FileNotFoundError):  # removed just now
+        for status in islice(_files(path), _LOOKED_AT):
+            size += status.st_size
+            newest_ns = max(newest_ns, status.st_mtime_ns)
     return size, newest_ns // 1_000_000
 
 
 def _files(path: str) -> Iterable[os.stat_result]:
     itself = os.lstat(path)
     if not stat.S_ISDIR(itself.st_mode):
-        return [itself]
+        return (itself,)
     return (status for _, status in copying.walk(path) if stat.S_ISREG(status.st_mode))

@@ -29,16 +29,28 @@ class Seen(NamedTuple):
 
 
 def walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below a folder by its relative path, folders before what is in them."""
+    """Everything below a folder by its relative path, folders before what is in them.
+
+    What somebody removes meanwhile is left out.
+    """
     waiting = [""]
     while waiting:
         folder = waiting.pop()
-        with os.scandir(os.path.join(top, folder)) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+        try:
+            with os.scandir(os.path.join(top, folder)) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            if not folder:
+                raise
+            continue
         for entry in found:
             path = os.path.join(folder, entry.name)
-            yield path, entry.stat(follow_symlinks=False)
-            if entry.is_dir(follow_symlinks=False):
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            yield path, status
+            if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
 
 
