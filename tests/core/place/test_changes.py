@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.model.cluster import Cluster, Device, Taint
-from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.fleet import Latency
 from stellwerk.core.model.placement import Limits, Placement, Prioritizer, Toleration
 from stellwerk.core.model.placing import Change as Turn
@@ -152,6 +152,9 @@ def test_a_task_may_wish_otherwise() -> None:
     wishes = after("wish t objective=cost").tasks[0].wishes
     assert wishes is not None
     assert (wishes.objective, wishes.limits.usd_max) == ("cost", 5)
+    required = after("wish t require=compliance in (gdpr)").tasks[0].wishes
+    assert required is not None
+    assert required.limits.claims[0].values == ("gdpr",)
     assert after("wish t stellwerk/expected-runtime=2h").tasks[0].wishes is not None
 
 
@@ -264,3 +267,43 @@ def test_what_has_no_phrase_has_none() -> None:
     assert phrase_of("a", Turn("limit", "", "finish_by_ms", "59.2")) == "limit finish-by=60s"
     assert phrase_of("a", Turn("unlabel", "", "k")) == "label a k-"
     assert phrase_of("a", Turn("tolerate", "", "k", "v", "NoSelect")) == "tolerate k=v:NoSelect"
+
+
+WORDS = st.sampled_from([
+    "a", "b", "a/n1", "imgs", "imgs@r1", "t", "ns", "global", "p", "gpus=2", "H100:8", "T4",
+    "2h", "0", "nan", "inf", "-1", "1e400", "", "=", ":", "/", "k=v:NoSelect", "old",
+    "old:PreferNoSelect", "region=eu-west", "zone=", "=x", "gdpr-", "-", "max-usd=",
+    "max-usd=3",
+    "finish-by=2h", "finish-by=x", "max-latency=5ms", "objective=cost", "spread=zone?", "spread=?", "clusters=0",
+    "prewarm=yes", "require=a in (b)", "require=(", "expected-runtime=0s", "prioritize=Cost=3",
+    "prioritize==", "Cost=5", "AddOn/x/y=3", "AddOn//=3", "x/y=50", "open", "99999999999999d",
+])  # fmt: skip
+
+
+@given(st.sampled_from([*CHANGES, "", "x"]), st.lists(WORDS, max_size=3))
+def test_no_phrase_breaks_anything(verb: str, words: list[str]) -> None:
+    """It changes the world or is refused in words, and what it made can be planned on."""
+    problems: tuple[Problem, ...] = ()
+    try:
+        _turns(after(" ".join([verb, *words])))
+    except StellwerkError as error:
+        problems = error.problems
+    assert all(one.code == "if/change" and one.help for one in problems)
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from([
+    "drain {}", "taint {} k=v:NoSelect", "label {} k=v", "claim {} k=v", "price {} 2.5",
+    "wait {} 2h", "window {} closed", "hold {} imgs@r1", "score {} r/n=50", "add {} H100:2",
+    "free {}", "resume {}",
+]))  # fmt: skip
+def test_a_change_of_a_cluster_leaves_all_others_alone(seed: int, form: str) -> None:
+    """And done twice it is what it was done once, but for what adds up."""
+    fleet = chance_fleet(Random(seed))
+    before = World(fleet, (OPEN,), NOW_MS)
+    name = fleet.clusters[seed % len(fleet.clusters)].name
+    once = apply_changes(before, (form.format(name),))
+    for old, new in zip(fleet.clusters, once.fleet.clusters, strict=True):
+        assert old.name == new.name
+        assert old.name == name or old == new
+    if form.split(maxsplit=1)[0] not in {"taint", "add"}:
+        assert apply_changes(once, (form.format(name),)) == once

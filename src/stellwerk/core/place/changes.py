@@ -45,6 +45,8 @@ def apply_changes(world: World, phrases: tuple[str, ...]) -> World:
 def _apply(world: World, phrase: str) -> World:
     verb, *words = phrase.split() or [""]
     change = CHANGES.get(verb)
+    if change is not None and change.has_spaces:
+        words = phrase.split(maxsplit=change.most)[1:]
     if change is None:
         raise BadChange(f"`{verb}` is no change" if verb else "nothing is changed")
     if not change.least <= len(words) <= change.most:
@@ -207,6 +209,8 @@ class Change(Struct, frozen=True):
     most: int
     apply: Callable[..., World]
     about: str
+    has_spaces: bool = False
+    """Whether the last word may be several."""
 
 
 CHANGES: dict[str, Change] = {
@@ -236,7 +240,7 @@ CHANGES: dict[str, Change] = {
     "bind": Change("bind SET NAMESPACE", 2, 2, _bind, "placements there may choose from the set"),
     "weight": Change("weight Cost=5", 1, 1, _weight, "a score's weight, in all placements"),
     "limit": Change("limit max-usd=200", 1, 1, _limit, "a limit, wherever it is set"),
-    "wish": Change("wish TASK max-usd=200", 2, 2, _wish, "a label `stellwerk/…` of a task"),
+    "wish": Change("wish TASK max-usd=200", 2, 2, _wish, "a label `stellwerk/…` of a task", True),
 }
 """Every change that can be asked about."""
 
