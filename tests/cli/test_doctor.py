@@ -1,6 +1,7 @@
 """What `stw doctor` finds well, doubtful or broken."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,9 @@ from stellwerk.cli import checks
 from stellwerk.config import load
 from tests.cli.conftest import Stw
 from tests.client.fake_server import FakeServer
+
+NOON = 1_796_040_000_000
+"""2026-11-30, 12:00 UTC."""
 
 
 def test_doctor_looks_at_everything(
@@ -44,6 +48,22 @@ def test_doctor_knows_network_file_systems(monkeypatch: pytest.MonkeyPatch) -> N
     """Locks and durability aren't promised there."""
     monkeypatch.setattr(checks, "file_system_of", lambda _: "nfs4")
     assert checks.check_home(load()).state == "FAIL"
+
+
+def test_doctor_tells_of_failures_that_nobody_saw(tmp_path: Path) -> None:
+    """The next command starts a new server, so a person may not notice; old ones don't count."""
+    settings = load()._replace(home=str(tmp_path))
+    assert list(checks.check_crashes(settings, 0)) == []
+    Path(settings.server_log).write_text(
+        "2026-11-28T10:00:00.000Z CRITICAL stellwerk.server the engine has stopped working\n"
+        "2026-11-30T09:00:00.000Z CRITICAL stellwerk.server the engine has stopped working\n"
+        "2026-11-30T10:00:00.000Z CRITICAL stellwerk.server the engine has stopped working\n"
+        "2026-11-30T11:00:00.000Z INFO stellwerk.server server 0.1.0 answers\n"
+    )
+    [check] = checks.check_crashes(settings, NOON)
+    assert check.state == "warn"
+    assert check.what.endswith("failed 2 times in the last day, last at 2026-11-30T10:00:00.000Z")
+    assert list(checks.check_crashes(settings, NOON + 2 * checks.DAY_MS)) == []
 
 
 def test_doctor_warns_of_another_version() -> None:

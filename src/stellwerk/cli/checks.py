@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from stellwerk import __version__
 from stellwerk.cli.render.clusters import facts_age, free
-from stellwerk.cli.render.units import duration, size
+from stellwerk.cli.render.units import duration, plural, rfc3339, size
+from stellwerk.cli.session import now_ms
 from stellwerk.client.api import Client
 from stellwerk.client.fleet import ClusterView
 from stellwerk.config import Settings, load
@@ -18,6 +19,8 @@ from stellwerk.core.model.errors import StellwerkError
 
 LEAST_DISK = 2 * 2**30
 OLD_FACTS_MS = 120_000
+DAY_MS = 86_400_000
+LOG_LOOKED_AT = 2**20
 NETWORK_FILE_SYSTEMS = (
     "nfs",
     "cifs",
@@ -64,6 +67,7 @@ def all_checks() -> list[Check]:
         )
     )
     checks += check_versions(status.version)
+    checks += check_crashes(settings, now_ms())
     checks += check_socket(settings)
     for cluster in clusters:
         checks += check_cluster(cluster)
@@ -130,6 +134,25 @@ def check_versions(server: str) -> Iterator[Check]:
             "warn",
             f"the server is {server}, this command is {__version__}",
             "stw server stop; the next command starts the new one, jobs go on",
+        )
+
+
+def check_crashes(settings: Settings, at_ms: int) -> Iterator[Check]:
+    """A server that ends for a fault of its own is started again by the next command, unseen."""
+    try:
+        with open(settings.server_log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_LOOKED_AT))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return
+    since = rfc3339(at_ms - DAY_MS)
+    ended = [line for line in lines if " CRITICAL " in line and line >= since]
+    if ended:
+        last = ended[-1].partition(" ")[0]
+        yield Check(
+            "warn",
+            f"the server has failed {plural(len(ended), 'time')} in the last day, last at {last}",
+            "stw server logs, and please report it; jobs went on",
         )
 
 
