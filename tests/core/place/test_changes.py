@@ -274,7 +274,8 @@ WORDS = st.sampled_from([
     "2h", "0", "nan", "inf", "-1", "1e400", "", "=", ":", "/", "k=v:NoSelect", "old",
     "old:PreferNoSelect", "region=eu-west", "zone=", "=x", "gdpr-", "-", "max-usd=",
     "max-usd=3",
-    "finish-by=2h", "finish-by=x", "max-latency=5ms", "objective=cost", "spread=zone?", "spread=?", "clusters=0",
+    "finish-by=2h", "finish-by=x", "max-latency=5ms", "objective=cost", "spread=zone?",
+    "spread=?", "clusters=0",
     "prewarm=yes", "require=a in (b)", "require=(", "expected-runtime=0s", "prioritize=Cost=3",
     "prioritize==", "Cost=5", "AddOn/x/y=3", "AddOn//=3", "x/y=50", "open", "99999999999999d",
 ])  # fmt: skip

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -208,6 +208,7 @@ def _planned(seed: int) -> tuple[Fleet, FleetPlan]:
     return fleet, plan_on_fleet(asks, fleet, NOW_MS)
 
 
+@settings(max_examples=40)
 @given(SEEDS)
 def test_no_device_is_given_away_beyond_its_memory_at_any_time(seed: int) -> None:
     """Over all tasks that overlap, with what was in use before."""
@@ -229,6 +230,7 @@ def test_no_device_is_given_away_beyond_its_memory_at_any_time(seed: int) -> Non
         assert all(amount <= sizes[key] for key, amount in held.items())
 
 
+@settings(max_examples=40)
 @given(SEEDS)
 def test_replicas_are_all_placed_or_told_and_lie_evenly(seed: int) -> None:
     """On chosen clusters only; one has two more than another only where that one is full."""
@@ -256,6 +258,7 @@ def test_replicas_are_all_placed_or_told_and_lie_evenly(seed: int) -> None:
             assert not answer.unplaced
 
 
+@settings(max_examples=40)
 @given(SEEDS)
 def test_wishes_of_a_task_can_only_narrow_what_it_may_have(seed: int) -> None:
     """With one limit more, no cluster passes that didn't pass before."""
@@ -281,6 +284,7 @@ def test_wishes_of_a_task_can_only_narrow_what_it_may_have(seed: int) -> None:
         assert fewer <= passed
 
 
+@settings(max_examples=40)
 @given(SEEDS)
 def test_a_cluster_that_cannot_be_had_changes_nothing(seed: int) -> None:
     """One more cluster, without anything that is asked for, changes no decision."""
@@ -294,6 +298,7 @@ def test_a_cluster_that_cannot_be_had_changes_nothing(seed: int) -> None:
         assert (old.choice.clusters, old.allocations) == (new.choice.clusters, new.allocations)
 
 
+@settings(max_examples=40)
 @given(SEEDS)
 def test_names_of_clusters_are_only_names(seed: int) -> None:
     """Other names in the same order give the same plan under these names."""
@@ -316,6 +321,7 @@ def test_names_of_clusters_are_only_names(seed: int) -> None:
         assert told == new.allocations
 
 
+@settings(max_examples=40)
 @given(SEEDS)
 def test_planning_again_on_what_was_decided_changes_nothing(seed: int) -> None:
     """With its own decisions as what exists, a plan has no moves."""
@@ -329,6 +335,7 @@ def test_planning_again_on_what_was_decided_changes_nothing(seed: int) -> None:
         assert new.choice.moves == ()
 
 
+@settings(max_examples=40)
 @given(SEEDS)
 def test_every_cluster_is_told_with_numbers_that_add_up(seed: int) -> None:
     """Each has a verdict; scores sum up to the total; who is refused has a rule, who isn't none."""
