@@ -50,9 +50,12 @@ def test_doctor_knows_network_file_systems(monkeypatch: pytest.MonkeyPatch) -> N
     assert checks.check_home(load()).state == "FAIL"
 
 
-def test_doctor_tells_of_failures_that_nobody_saw(tmp_path: Path) -> None:
+def test_doctor_tells_of_failures_that_nobody_saw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next command starts a new server, so a person may not notice; old ones don't count."""
-    settings = load()._replace(home=str(tmp_path))
+    monkeypatch.setenv("STELLWERK_HOME", str(tmp_path))
+    settings = load()
     assert list(checks.check_crashes(settings, 0)) == []
     Path(settings.server_log).write_text(
         "2026-11-28T10:00:00.000Z CRITICAL stellwerk.server the engine has stopped working\n"
