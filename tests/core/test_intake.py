@@ -229,6 +229,27 @@ def test_nodes_that_were_out_of_use_stay_so_while_their_cluster_is_away() -> Non
     assert hall.report(rep.Reachability("nowhere", "unreachable")) == []
 
 
+def test_a_silent_node_of_a_room_says_nothing_about_the_others() -> None:
+    """Only its runs are out of reach; what another node doesn't list is lost on that one alone."""
+    hall = Hall(a_cluster("room", a_node("a", cpus=1), a_node("b", cpus=1), kind="room"))
+    keys = [hall.submit(), hall.submit()]
+    hall.settle()
+    runs = {hall.workload(key).runs[-1].allocation.nodes[0].node: key for key in keys}
+    for key in keys:
+        hall.seen(key)
+    hall.now_ms += 10
+    events = hall.report(rep.Reachability("room", "unreachable", "off", ("a",)))
+    assert kinds(events) == ["ReachabilityChanged", "ClusterObserved"]
+    assert [node.state for node in hall.state.clusters["room"].nodes] == ["unreachable", "ready"]
+    assert [hall.workload(runs[name]).runs[-1].reachable for name in "ab"] == [False, True]
+    of_b = rep.Inventory("room", (), hall.now_ms, ("b",))
+    assert [run.id for run in missing_runs(hall.state, of_b)[1]] == [f"{runs['b']}-1"]
+    of_all = rep.Inventory("room", (), hall.now_ms)
+    assert len(missing_runs(hall.state, of_all)[1]) == 2
+    back = hall.report(rep.Reachability("room", "reachable", nodes=("a",)))
+    assert kinds(back) == ["ReachabilityChanged"]
+
+
 def test_a_lost_run_can_be_given_up_by_a_person() -> None:
     """The workload goes on elsewhere; what comes back is a stray."""
     far, near = a_cluster("far", a_node(cpus=8)), a_cluster("near", a_node(cpus=2))

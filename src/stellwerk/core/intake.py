@@ -125,18 +125,25 @@ def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
     events: list[ev.Event] = [
         ev.ReachabilityChanged(run.id, reachable)
         for run in live_runs(state, report.cluster)
-        if run.reachable != reachable
+        if run.reachable != reachable and _is_on(run, report.nodes)
     ]
     cluster = state.observed.get(report.cluster)
     if cluster is None or reachable:
         return events
     nodes = tuple(
-        replace(node, state="unreachable", note=report.message) if node.state == "ready" else node
+        replace(node, state="unreachable", note=report.message)
+        if node.state == "ready" and (not report.nodes or node.name in report.nodes)
+        else node
         for node in cluster.nodes
     )
     if nodes != cluster.nodes:
         events.append(ev.ClusterObserved(replace(cluster, nodes=nodes)))
     return events
+
+
+def _is_on(run: Run, nodes: tuple[str, ...]) -> bool:
+    """Whether what is told of some nodes tells of a run: all of it must be on them."""
+    return not nodes or all(part.node in nodes for part in run.allocation.nodes)
 
 
 def _on_rule_held(state: State, report: rep.RuleHeld) -> list[ev.Event]:
@@ -168,7 +175,9 @@ def missing_runs(state: State, inventory: rep.Inventory) -> tuple[list[Run], lis
     """
     known = {(report.run, report.generation) for report in inventory.runs}
     missing = [
-        run for run in live_runs(state, inventory.cluster) if (run.id, run.generation) not in known
+        run
+        for run in live_runs(state, inventory.cluster)
+        if (run.id, run.generation) not in known and _is_on(run, inventory.nodes)
     ]
     return (
         [run for run in missing if not run.started_ms],

@@ -73,7 +73,8 @@ class Watch:
                 async for report in driver.reports():
                     if isinstance(report, Inventory):
                         delay = RETRY_FIRST_S
-                        self._report(Reachability(driver.cluster, "reachable"))
+                        again = Reachability(driver.cluster, "reachable", nodes=report.nodes)
+                        self._report(again)
                     self._report(report)
             except DriverError as error:
                 log.warning("%s can't be reached: %s", driver.cluster, error.message)

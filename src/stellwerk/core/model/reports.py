@@ -45,24 +45,27 @@ class StartRefused(Struct, frozen=True, tag="start-refused"):
     message: str
 
 
-class Inventory(Struct, frozen=True, tag="inventory"):
+class Inventory(Struct, frozen=True, tag="inventory", omit_defaults=True):
     """All runs that a place knows of, told after (re)connecting.
 
     ``at_ms`` is when it was asked for, by the control plane's clock: a run that was seen before
-    that and isn't listed is lost. With 0 nothing follows from what isn't listed.
+    that and isn't listed is lost. With 0 nothing follows from what isn't listed. ``nodes`` are
+    those it speaks for; none named = all of the cluster.
     """
 
     cluster: str
     runs: tuple[RunReport, ...]
     at_ms: int = 0
+    nodes: tuple[str, ...] = ()
 
 
-class Reachability(Struct, frozen=True, tag="reachability"):
-    """A cluster can't be reached since now, or can again."""
+class Reachability(Struct, frozen=True, tag="reachability", omit_defaults=True):
+    """A cluster, or some ``nodes`` of it, can't be reached since now, or can again."""
 
     cluster: str
     state: Literal["reachable", "unreachable"]
     message: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 class RunSample(Struct, frozen=True, tag="sample", omit_defaults=True):

@@ -11,9 +11,18 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId
-from stellwerk.core.model.reports import ClusterReport, Inventory, Report, RunReport, StartRefused
+from stellwerk.core.model.reports import (
+    ClusterReport,
+    Inventory,
+    Reachability,
+    Report,
+    RunReport,
+    StartRefused,
+)
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
     Area,
@@ -65,7 +74,6 @@ class SshDriver:
         self._inbox: deque[Report] = deque()
         self._news = asyncio.Event()
         self._now_ms = now_ms
-        self._runs: dict[str, dict[RunId, RunReport]] = {}
         self._place: dict[RunId, Machine] = {}
         self._retrying: dict[str, asyncio.Task[None]] = {}
         self._is_open = False
@@ -95,9 +103,12 @@ class SshDriver:
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, DriverError):
                 raise outcome
-        if not any(each.is_connected for each in self.machines.values()):
+        silent = [each for each in self.machines.values() if not each.is_connected]
+        if len(silent) == len(self.machines):
             self._stop_retrying()
             raise self._why_unreachable()
+        for machine in silent:
+            self._tell_silent(machine)
 
     async def _open(self, machine: Machine, accept: Collection[str] = ()) -> None:
         try:
@@ -168,8 +179,12 @@ class SshDriver:
             message = f"the connection to {machine.host} broke"
             machine.trouble = DriverError("ssh/connection-lost", message, final=False)
         if any(each.is_connected for each in self.machines.values()):
-            self._tell(ClusterReport(self._cluster()))
+            self._tell_silent(machine)
             self._try_again(machine)
+
+    def _tell_silent(self, machine: Machine) -> None:
+        node = machine.as_it_is()
+        self._tell(Reachability(self.cluster, "unreachable", node.note, (node.name,)))
 
     # reports
 
@@ -185,29 +200,15 @@ class SshDriver:
                 await self._news.wait()
 
     def _heard(self, name: str, report: Report) -> None:
-        """Takes what one machine says; its inventory becomes one of all machines."""
+        """Takes what one machine says; its inventory speaks for that machine alone."""
         machine = self.machines[name]
         if isinstance(report, RunReport):
-            self._runs.setdefault(name, {})[report.run] = report
             self._place[report.run] = machine
         elif isinstance(report, Inventory):
-            self._runs[name] = {run.run: run for run in report.runs}
             self._place |= {run.run: machine for run in report.runs}
-            report = self._whole(name, report)
+            if len(self.machines) > 1:
+                report = replace(report, nodes=(name,))
         self._tell(report)
-
-    def _whole(self, name: str, report: Inventory) -> Inventory:
-        """The inventory of a room. While a machine of it is silent, nothing follows from what isn't
-        listed.
-        """
-        if len(self.machines) == 1:
-            return report
-        told = {other: self._runs[other] for other in self.machines if other in self._runs}
-        silent = any(
-            not each.is_connected and other != name for other, each in self.machines.items()
-        )
-        runs = sorted((run for runs in told.values() for run in runs.values()), key=_by_run)
-        return Inventory(self.cluster, tuple(runs), 0 if silent else report.at_ms)
 
     def _tell(self, report: Report) -> None:
         self._inbox.append(report)
@@ -298,7 +299,6 @@ class SshDriver:
         machine = self._machine(run)
         await machine.forget(run)
         self._place.pop(run, None)
-        self._runs.get(machine.host.node, {}).pop(run, None)
 
     async def exec(self, order: ExecOrder) -> ExecSession:
         """Has the agent hand a connection over to a keeper beside the run."""
@@ -343,10 +343,6 @@ class SshDriver:
                 head, _ = await machine.ask("checkpoints", RunId(f"{workload}-1"))
                 found += [Saved(*one) for one in head["found"]]
         return sorted(found, key=lambda one: one.modified_ms)
-
-
-def _by_run(report: RunReport) -> RunId:
-    return report.run
 
 
 def over_ssh(
