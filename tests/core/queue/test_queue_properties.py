@@ -146,7 +146,7 @@ def within_limits(queues: Queues, *, but: tuple[str, ...] = ()) -> None:
 
 
 @given(situations())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_cycle_changes_nothing_and_keeps_every_limit(found: tuple[QueueObjects, Queues]) -> None:
     """Deciding leaves the state as it was; carrying it out leaves no level over its quota."""
     _, queues = found
@@ -167,7 +167,7 @@ def told(outcome: Outcome) -> tuple[Any, ...]:
 
 
 @given(situations())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_victim_without_need(found: tuple[QueueObjects, Queues]) -> None:
     """Who evicts has no room, has it when its victims are gone, and needs each of them."""
     _, queues = found
@@ -205,7 +205,7 @@ def fits(queues: Queues, key: str, gone: list[Any]) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_order_of_the_input_means_nothing(data: st.DataObject) -> None:
     """Objects and workloads in another order: the same outcome."""
     world = data.draw(worlds())
@@ -229,7 +229,7 @@ def test_the_order_of_the_input_means_nothing(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_preemption_ends(data: st.DataObject) -> None:
     """Under classical rules no two workloads evict each other for ever."""
     world = data.draw(worlds())
@@ -243,7 +243,7 @@ def test_preemption_ends(data: st.DataObject) -> None:
 
 
 @given(worlds(), st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_taking_away_undoes_adding(world: QueueObjects, uses: list[tuple[int, int]]) -> None:
     """In whatever order every node is left with what it had; a cohort has what its children say."""
     tree = QuotaTree(world.queues, world.cohorts)

@@ -121,8 +121,8 @@ class _Candidates:
 
     def _borrowing(self, cohort: QuotaNode, but: QuotaNode) -> Iterator[QuotaNode]:
         """The queues below a cohort that borrow, as does each cohort on the way to them."""
-        for child in cohort.children:
-            if child is but or child.is_within(self.need.short):
+        for child in list(cohort.borrowing_children(self.need.short)):
+            if child is but:
                 continue
             if child.is_queue:
                 yield child

@@ -23,6 +23,8 @@ from stellwerk.core.queue.tree import QuotaNode, Usage, level_that_fits
 from stellwerk.core.queue.victims import Need, Victim
 
 Compat = Literal["kueue"]
+MOST_REMEMBERED = 50_000
+"""So many findings for shapes of heads are kept; each holds as long as its tree is the same."""
 
 
 def cycle(
@@ -75,7 +77,7 @@ class _Cycle:
         for waiter in self.queues.heads():
             if not self.may_enter(waiter):
                 continue
-            nominated = self.nominate(waiter)
+            nominated = self.nominated(waiter)
             found[waiter.key] = nominated
             heads.append(_head(nominated))
         for head in arranged(heads, fair=self.settings.fair_sharing):
@@ -111,6 +113,24 @@ class _Cycle:
         self.wait(waiter, "Misconfigured", None, parks=True, note="namespace")
         return False
 
+    def nominated(self, waiter: Waiter) -> _Nominated:
+        """What was found for an equal head in an equal state, or is found now."""
+        queue, workload = waiter.queue, waiter.workload
+        by_age = queue.spec.preemption.within == "LowerOrNewerEqualPriority"
+        age = (workload.queued_ms or workload.created_ms) if by_age else 0
+        tried = tuple(waiter.tried.items())
+        key = (queue.name, waiter.shape, workload.priority, age, tried)
+        version = queue.node.root().version, self.queues.rooms_version
+        known = self.queues.found.get(key)
+        if known is not None and known[0] == version:
+            return _Nominated(waiter, *known[1:])
+        found = self.nominate(waiter)
+        if self.settings.past_use is None:
+            if len(self.queues.found) >= MOST_REMEMBERED:
+                self.queues.found.clear()
+            self.queues.found[key] = (version, found.assigned, found.victims)
+        return found
+
     def nominate(self, waiter: Waiter) -> _Nominated:
         """The best that can be had against the state at the start."""
         workload = waiter.workload
@@ -136,6 +156,13 @@ class _Cycle:
     def victims(self, waiter: Waiter, assigned: Assigned) -> list[Victim]:
         """Whom to evict for an assignment that doesn't fit without."""
         if not Mode.NO_FIT < assigned.mode < Mode.FIT:
+            return []
+        if (
+            assigned.mode is Mode.NO_CANDIDATES
+            and len(assigned.usage) == 1
+            and not self.world.rooms
+        ):
+            # That nobody can be evicted for this pair was found when its flavor was looked at.
             return []
         need = Need(
             self.world, waiter.queue, waiter.workload, assigned.usage, assigned.short, assigned

@@ -110,11 +110,17 @@ class Holder:
 
 
 class Waiter:
-    """A workload that waits in a queue; ``order`` is its key in it, lowest first."""
+    """A workload that waits in a queue; ``order`` is its key in it, lowest first.
 
-    __slots__ = ("key", "local_queue", "order", "parked", "queue", "sticky", "tried", "workload")
+    Those of one ``shape`` ask for the same.
+    """
 
-    def __init__(self, workload: QueuedWorkload, queue: QueueState) -> None:
+    __slots__ = (
+        "key", "local_queue", "order", "parked", "queue", "shape", "sticky", "tried", "workload",
+    )  # fmt: skip
+
+    def __init__(self, workload: QueuedWorkload, queue: QueueState, shape: int = 0) -> None:
+        self.shape = shape
         self.key = workload.key
         self.workload = workload
         self.queue = queue

@@ -55,8 +55,8 @@ def _candidates(need: Need) -> Iterator[Holder]:
     node = need.queue.node
     if node.parent is None or need.queue.spec.preemption.reclaim == "Never":
         return
-    for other in node.root().queues():
-        if other is node or other.is_within(need.short):
+    for other in node.root().borrowing_queues(need.short):
+        if other is node:
             continue
         for holder in need.world.queues[other.name].holders.values():
             if holder.uses(need.short) and may_reclaim(need, holder):

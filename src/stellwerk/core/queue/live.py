@@ -16,15 +16,20 @@ from stellwerk.core.model.queueing import (
     Admission,
     LocalQueue,
     Pair,
+    PodSet,
     QueuedWorkload,
     QueueObjects,
 )
-from stellwerk.core.queue.entries import PODS, Holder, QueueState, Waiter, World
+from stellwerk.core.queue.entries import PODS, Assigned, Holder, QueueState, Waiter, World
 from stellwerk.core.queue.outcome import Admitted, Outcome, Waits
 from stellwerk.core.queue.past_use import penalty, weighed
 from stellwerk.core.queue.topology import Place, Room
 from stellwerk.core.queue.tree import QuotaNode, QuotaTree
+from stellwerk.core.queue.victims import Victim
 from stellwerk.core.queue.waiting import Waiting
+
+HeadKey = tuple[str, int, int, int, tuple[tuple[tuple[int, int], int], ...]]
+"""Queue, shape, priority, age where it counts, and flavors tried: equal ones find the same."""
 
 
 class Refused(NamedTuple):
@@ -68,6 +73,9 @@ class Queues:
         self.waiters: dict[str, Waiter] = {}
         self.holders: dict[str, Holder] = {}
         self.refused: dict[str, Refused] = {}
+        self.found: dict[HeadKey, tuple[tuple[int, int], Assigned, list[Victim]]] = {}
+        self.rooms_version = 0
+        self._shapes: dict[bytes, tuple[int, tuple[PodSet, ...]]] = {}
         self._later: list[tuple[int, str]] = []
 
     def _inactive(self, name: str) -> tuple[str, str] | None:
@@ -111,12 +119,22 @@ class Queues:
         if why:
             self.refused[workload.key] = Refused(workload, "Suspended", why)
             return
-        waiter = Waiter(workload, queue)
+        waiter = self._waiter(workload, queue)
         self.waiters[workload.key] = waiter
         if workload.requeue_at_ms > self.now_ms:
             heappush(self._later, (workload.requeue_at_ms, workload.key))
         else:
             self.waiting[queue.name].push(waiter)
+
+    def _waiter(self, workload: QueuedWorkload, queue: QueueState) -> Waiter:
+        """Workloads of equal pod sets share them: there are many, of few shapes."""
+        written = msgspec.msgpack.encode(workload.pod_sets)
+        shape, pod_sets = self._shapes.setdefault(
+            written, (len(self._shapes) + 1, workload.pod_sets)
+        )
+        if pod_sets is not workload.pod_sets:
+            workload = msgspec.structs.replace(workload, pod_sets=pod_sets)
+        return Waiter(workload, queue, shape)
 
     def hold(self, workload: QueuedWorkload) -> None:
         """A workload that holds quota already, as its admission says."""
@@ -146,7 +164,14 @@ class Queues:
             ]
         holder = Holder(workload, queue, usage, tuple(places))
         self.world.put(holder)
+        self._changed(holder)
         queue.holders[workload.key] = self.holders[workload.key] = holder
+
+    def _changed(self, holder: Holder) -> None:
+        """What was found for heads of that tree may not hold any more."""
+        holder.queue.node.root().version += 1
+        if holder.places:
+            self.rooms_version += 1
 
     def advance(self, now_ms: int) -> None:
         """Lets in whose wait after a requeue is over."""
@@ -170,7 +195,9 @@ class Queues:
         for admitted in outcome.admitted:
             self._admit(admitted, now_ms)
         for evicted in outcome.evicted:
-            self.holders[evicted.key].evicted = True
+            holder = self.holders[evicted.key]
+            holder.evicted = True
+            self._changed(holder)
         for waits in outcome.waits:
             self._requeue(waits)
 
@@ -220,6 +247,7 @@ class Queues:
         holder = self.holders.pop(key)
         del holder.queue.holders[key]
         self.world.drop(holder)
+        self._changed(holder)
         self.stir(holder.queue.node)
         if again:
             self.submit(msgspec.structs.replace(holder.workload, admission=None, evicted=False))

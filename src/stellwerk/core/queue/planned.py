@@ -57,9 +57,7 @@ def planned_of(objects: QueueObjects, now_ms: int, most: int) -> QueuesPlanned:
         cycles=found.cycles,
         settled=found.settled,
         admitted=tuple(
-            AdmittedView(
-                *_names(one.key), one.queue, cycle, one.pod_sets, one.level, one.checks
-            )
+            AdmittedView(*_names(one.key), one.queue, cycle, one.pod_sets, one.level, one.checks)
             for cycle, one in found.admitted
         ),
         preempted=tuple(

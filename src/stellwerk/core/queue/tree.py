@@ -23,18 +23,24 @@ Usage = Mapping[Pair, int]
 
 
 class QuotaNode:
-    """A cohort or a queue in the tree; ``height`` 0 = a queue."""
+    """A cohort or a queue in the tree; ``height`` 0 = a queue.
+
+    ``over`` holds, by pair, the children that use more than they have, so that whoever claims
+    something back looks at those alone. ``version`` of a root counts what changed for good in it.
+    """
 
     __slots__ = (
-        "borrowing", "broken", "children", "height", "is_queue", "lending", "name", "nominal",
-        "parent", "private", "subtree", "usage", "weight",
+        "borrowing", "broken", "children", "height", "is_queue", "key", "lending", "name",
+        "nominal", "over", "parent", "private", "subtree", "top", "usage", "version", "weight",
     )  # fmt: skip
 
     def __init__(self, name: str, groups: Iterable[ResourceGroup], weight: float, queue: bool):
         self.name = name
+        self.key = f"{'queue' if queue else 'cohort'}/{name}"
         self.is_queue = queue
         self.weight = weight
         self.parent: QuotaNode | None = None
+        self.top: QuotaNode = self
         self.children: list[QuotaNode] = []
         self.height = 0
         self.broken = False
@@ -44,6 +50,8 @@ class QuotaNode:
         self.subtree: dict[Pair, int] = {}
         self.private: dict[Pair, int] = {}
         self.usage: dict[Pair, int] = {}
+        self.over: dict[Pair, dict[str, QuotaNode]] = {}
+        self.version = 0
         for pair, quota in pairs_of(groups):
             self.nominal[pair] = quota.nominal
             if quota.borrowing is not None:
@@ -94,8 +102,11 @@ class QuotaNode:
     def _add(self, pair: Pair, amount: int) -> None:
         node: QuotaNode | None = self
         while node is not None and amount:
-            free = node.free_private(pair)
-            node.usage[pair] = node.usage.get(pair, 0) + amount
+            usage = node.usage.get(pair, 0)
+            free = max(0, node.private.get(pair, 0) - usage)
+            usage = node.usage[pair] = usage + amount
+            if node.parent is not None and usage > node.subtree.get(pair, 0):
+                node.parent.over.setdefault(pair, {})[node.key] = node
             amount = max(0, amount - free)
             node = node.parent
 
@@ -109,9 +120,18 @@ class QuotaNode:
         while node is not None and amount > 0:
             used = node.usage.get(pair, 0)
             beyond = used - node.private.get(pair, 0)
-            node.usage[pair] = used - amount
+            used = node.usage[pair] = used - amount
+            if node.parent is not None and used <= node.subtree.get(pair, 0):
+                node.parent.over.get(pair, {}).pop(node.key, None)
             amount = min(amount, max(0, beyond))
             node = node.parent
+
+    def borrowing_children(self, pairs: Iterable[Pair]) -> Iterator[QuotaNode]:
+        """The children that use more than they have of one of the pairs."""
+        over = [self.over[pair] for pair in pairs if self.over.get(pair)]
+        if len(over) == 1:
+            return iter(over[0].values())
+        return iter({key: node for found in over for key, node in found.items()}.values())
 
     def above(self) -> Iterator[QuotaNode]:
         """The cohorts from its parent to the root."""
@@ -122,10 +142,7 @@ class QuotaNode:
 
     def root(self) -> QuotaNode:
         """The top of its tree; itself without a cohort."""
-        node = self
-        while node.parent is not None:
-            node = node.parent
-        return node
+        return self.top
 
     def queues(self) -> Iterator[QuotaNode]:
         """The queues below it, or itself."""
@@ -133,6 +150,15 @@ class QuotaNode:
             yield self
         for child in self.children:
             yield from child.queues()
+
+    def borrowing_queues(self, pairs: Iterable[Pair]) -> Iterator[QuotaNode]:
+        """The queues anywhere below it that use more than they have of one of the pairs."""
+        for child in self.borrowing_children(pairs):
+            if child.is_queue:
+                yield child
+        for child in self.children:
+            if not child.is_queue:
+                yield from child.borrowing_queues(pairs)
 
 
 def pairs_of(groups: Iterable[ResourceGroup]) -> Iterator[tuple[Pair, Quota]]:
@@ -215,6 +241,7 @@ def _sum_up(top: QuotaNode) -> None:
     order, stack = [], [top]
     while stack:
         node = stack.pop()
+        node.top = top
         order.append(node)
         stack += node.children
     for node in reversed(order):
