@@ -179,6 +179,16 @@ def test_clusters_of_which_only_totals_are_known_fill_up_too() -> None:
     assert [record_of(one).verdict for one in plan.answers] == ["placed", "nowhere"]
 
 
+def test_a_cluster_that_does_not_say_which_cards_it_has_is_asked() -> None:
+    """Many hubs tell a number of cards and no kind."""
+    totals = replace(cluster("a"), allocatable={"cpu": 8000, "nvidia.com/gpu": 4000})
+    text = "run: x\nresources: {accelerators: 'T4:3'}\n"
+    record = record_of(one_answer(plan_on_fleet([ask(text)], fleet_of(totals), NOW_MS)))
+    (refusal,) = record.candidates[0].refusals
+    assert refusal.sentence == "has 4 nvidia.com/gpu, asked is 3 T4"
+    assert refusal.change_if == "claim a gpu.model=T4"
+
+
 def test_a_placement_may_be_named_without_its_namespace() -> None:
     """As long as only one has the name; else it is said what there is, or what may be meant."""
     known = {f"{space}/{name}": Placement(space, name) for space, name in (("a", "x"), ("b", "y"))}

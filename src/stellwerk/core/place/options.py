@@ -218,11 +218,20 @@ def _lacks(
         if request.gpu is not None and short.largest <= 0:
             wanted = cards(request.gpu)
             found = f"has {devices_of(cluster)}, asked is {wanted}"
-            change = Change("add", f"a node with {wanted}", short.resource)
+            change = _to_have(cluster, request.gpu, short.resource)
         elif short.wanted > short.largest:
             change = Change("add", more(short).removesuffix(" free"), short.resource)
         failed.append(FailedRule("Demand", rule, found, change))
     return failed
+
+
+def _to_have(cluster: Cluster, gpu: GpuRequest, resource: str) -> Change:
+    """What a cluster without the right cards needs: some, or that somebody says which it has."""
+    told_kinds = any(key in texts for texts in (cluster.claims, cluster.labels) for key in KINDS)
+    if gpu.kind and not cluster.nodes and _total_devices(cluster) and not told_kinds:
+        text = f"say which cards it has, if they are: claim {KINDS[0]}={gpu.kind}"
+        return Change("claim", text, KINDS[0], gpu.kind)
+    return Change("add", f"a node with {cards(gpu)}", resource)
 
 
 def cards(gpu: GpuRequest) -> str:
