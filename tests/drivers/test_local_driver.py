@@ -157,6 +157,22 @@ def test_checkpoints_that_can_not_be_looked_at_are_not_told_as_none(machine: Mac
     play(machine, scene)
 
 
+def test_an_agent_of_before_is_not_asked_to_start_with_checkpoints(machine: Machine) -> None:
+    """It would refuse each run that is; so it is told before one is submitted."""
+
+    async def scene(session: Session) -> None:
+        driver = session.driver
+        assert isinstance(driver, LocalDriver)
+        await session.ends(await start(session, an_order("w-1-1", script="true")))
+        assert await driver.checkpoints("w-1") == []
+        driver._talk.hello.pop("can")
+        with pytest.raises(DriverError) as caught:
+            await driver.checkpoints("w-1")
+        assert caught.value.code == "runtime/too_old"
+
+    play(machine, scene)
+
+
 def test_what_a_run_uses_is_reported(machine: Machine) -> None:
     """While it goes on, soon after it began."""
 

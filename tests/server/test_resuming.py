@@ -22,10 +22,13 @@ class SavingDriver(TidyDriver):
         super().__init__()
         self.saved: dict[str, list[Saved]] = {}
         self.answers = True
+        self.is_old = False
 
     async def checkpoints(self, workload: str) -> Sequence[Saved]:
         if not self.answers:
             raise DriverError("driver/no-answer", "lab does not answer", final=False)
+        if self.is_old:
+            raise DriverError("runtime/too_old", "it can't", final=True)
         return self.saved.get(workload, [])
 
 
@@ -90,15 +93,18 @@ def test_what_can_not_be_gone_on_from_is_refused_in_words(desk: Desk) -> None:
     """Nothing saved, still running, or its place doesn't answer: each with what to do."""
     desk.ended("empty")
     refused = desk.post("/v1/workloads/empty/rerun", {"resume": True}).json
-    assert refused["code"] == "resume/no-checkpoints"
+    assert (refused["code"], refused["status"]) == ("resume/no-checkpoints", 409)
     assert "`stw rerun empty` starts it anew" in str(refused)
     live = desk.submit(overrides={"name": "live"})
     desk.started(live["id"])
     refused = desk.post(f"/v1/workloads/{live['id']}/rerun", {"resume": True}).json
     assert refused["code"] == "phase/not-ended"
+    desk.saving.is_old = True
+    refused = desk.post("/v1/workloads/empty/rerun", {"resume": True}).json
+    assert (refused["code"], refused["status"]) == ("resume/too-old", 409)
     desk.saving.answers = False
     refused = desk.post("/v1/workloads/empty/rerun", {"resume": True}).json
-    assert refused["code"] == "resume/unreachable"
+    assert (refused["code"], refused["exit"]) == ("resume/unreachable", 6)
     assert len(desk.get("/v1/workloads?all=true").json["items"]) == 2
 
 

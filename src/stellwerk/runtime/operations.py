@@ -51,7 +51,7 @@ def hello(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONOb
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "root": agent.places.root,
         "now_ms": system.now_ms(),
-        "can": ["exec"],
+        "can": ["exec", "resume"],
     }
 
 

@@ -62,6 +62,12 @@ async def _look(services: Services, workload: Workload) -> Found | None:
         try:
             checkpoints = await driver.checkpoints(workload.id)
         except DriverError as error:
+            if error.code == "runtime/too_old":
+                raise StellwerkError.of(
+                    "resume/too-old",
+                    f"the runtime on {cluster} is older, and starts nothing with checkpoints",
+                    "once nothing runs there, `stw server stop` and `stw server start` replace it",
+                ) from error
             raise StellwerkError.of(
                 "resume/unreachable",
                 f"the checkpoints of {workload.name} on {cluster} can't be looked at: "

@@ -45,6 +45,8 @@ TABLE: dict[str, Rule] = {
     "phase/": Rule(409, 1, "It can't be done to it now"),
     "key/": Rule(409, 2, "The key belongs to another request"),
     "exec/": Rule(409, 1, "Nothing can be run inside of it now"),
+    "resume/": Rule(409, 1, "It can't be gone on from"),
+    "resume/unreachable": Rule(503, 6, "Its checkpoints can't be looked at now"),
     "changed/": Rule(409, 5, "The world has changed"),
     "plan/": Rule(409, 5, "The plan isn't true any more"),
     "config/": Rule(500, 2, "The settings aren't right"),

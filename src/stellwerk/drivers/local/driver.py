@@ -167,7 +167,13 @@ class LocalDriver:
         )
 
     async def checkpoints(self, workload: str) -> Sequence[Saved]:
-        """Looks through the folder that a workload's runs had for them."""
+        """Looks through the folder that a workload's runs had for them.
+
+        An agent of before, which goes on for the jobs it has, would refuse to start with them.
+        """
+        await self._talk.connected()
+        if "resume" not in self._talk.hello.get("can", ()):
+            raise DriverError("runtime/too_old", "the agent starts nothing with them", final=True)
         folder = str(self._kept("checkpoints", workload))
         try:
             found = await asyncio.to_thread(complete, folder)
