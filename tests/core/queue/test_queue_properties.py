@@ -14,6 +14,7 @@ from stellwerk.core.model.queueing import (
     QueueObjects,
     QueueSettings,
     Quota,
+    Reclaim,
     ResourceFlavor,
 )
 from stellwerk.core.model.selectors import Selector
@@ -52,7 +53,7 @@ def worlds(draw: st.DrawFn) -> QueueObjects:
         cohort = draw(st.sampled_from(("", *COHORTS)))
         listed = FLAVORS[: draw(st.integers(1, 2))]
         given_quotas = [(name, draw(quotas(limited=bool(cohort)))) for name in listed]
-        reclaim = draw(st.sampled_from(["Never", "LowerPriority", "Any"]))
+        reclaim: Reclaim = draw(st.sampled_from(["Never", "LowerPriority", "Any"]))
         queues.append(
             ClusterQueue(
                 name=f"q{index}",
