@@ -244,3 +244,14 @@ def test_what_cannot_be_run_yet_can_be_planned(stw: Stw) -> None:
     assert [line.split("]")[0] for line in result.err.splitlines()[:-1]] == [
         "error[spec/unknown-field"
     ]
+
+
+def test_only_looks_closely(stw: Stw) -> None:
+    """What the numbers of a cluster rest on, and nothing of the others."""
+    lines = plan(stw, "train.yaml", "--only", "big")
+    told = "run 2 h (as given by stellwerk/expected-runtime) and be over in 2 h"
+    assert lines[-2:] == [
+        f"    it would start on big now, {told}",
+        "    it would cost 4 USD on big",
+    ]
+    assert not any("small" in line for line in lines)

@@ -174,10 +174,12 @@ def _on_fleet(fleet: str, files: tuple[str, ...], output: Output, flags: dict[st
         narrator.insist("what is wrong counts as not there (--lenient)")
     for note in plan.notes:
         narrator.say(f"note: {note}")
-    lines = fleet_lines(plan, output.terminal(), wide=output.format == "wide")
+    wide, closely = output.format == "wide", bool(flags["only"])
+    lines = fleet_lines(plan, output.terminal(), wide=wide, closely=closely)
     write_one(plan, lines, output, name=" ".join(one.name for one in plan.tasks))
+    hints = () if closely else ("why not there: --only CLUSTER",)
     if output.for_people and not plan.asked_if:
-        narrate("why not there: --only CLUSTER   what if: --if CHANGE (stw plan --if help)")
+        narrate("   ".join((*hints, "what if: --if CHANGE (stw plan --if help)")))
 
 
 def run_line(typed: list[str], id: str) -> str:

@@ -30,13 +30,16 @@ MOST_REFUSED = 20
 """So many refused clusters are shown to a person who doesn't ask for `wide`."""
 
 
-def lines_of(plan: FleetPlanRecord, terminal: Terminal, *, wide: bool = False) -> list[str]:
-    """The whole answer; with a change, what it changes first."""
+def lines_of(
+    plan: FleetPlanRecord, terminal: Terminal, *, wide: bool = False, closely: bool = False
+) -> list[str]:
+    """The whole answer; with a change, what it changes first. ``closely``: what it rests on."""
     lines: list[str] = []
     if plan.asked_if:
         lines += [f"if {' and '.join(plan.asked_if)}:", *_changes(plan, terminal), ""]
     for index, task in enumerate(plan.tasks):
         lines += ([""] if index else []) + _task(task, terminal, wide=wide)
+        lines += _closely(task, terminal) if closely else []
     return lines
 
 
@@ -188,6 +191,18 @@ def _passed(task: TaskRecord, terminal: Terminal, *, wide: bool) -> list[str]:
             break
         columns = [column for column in columns if column.key != key]
         lines = _indented(columns, rows, terminal, cut=True)
+    return lines
+
+
+def _closely(task: TaskRecord, terminal: Terminal) -> list[str]:
+    """Of those that passed, by how much they are behind and what their numbers rest on."""
+    lines = []
+    for one in task.candidates:
+        if one.verdict != "refused":
+            told = [one.behind, *(fact.sentence for fact in one.facts)]
+            lines += [f"  {one.cluster}:"]
+            for sentence in filter(None, told):
+                lines += _wrapped(sentence, terminal, "    ", "      ")
     return lines
 
 

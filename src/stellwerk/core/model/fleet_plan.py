@@ -42,7 +42,7 @@ class CandidateRecord(Struct, frozen=True):
     """One cluster: the verdict, every score, every number, every rule that it fails.
 
     ``asks`` is the alternative of the task that counts there; ``devices`` what a node of it gets,
-    none where it gets nothing.
+    none where it gets nothing. ``behind`` says by how much the last chosen one is better.
     """
 
     cluster: str
@@ -56,6 +56,7 @@ class CandidateRecord(Struct, frozen=True):
     figures: Figures
     refusals: tuple[Refusal, ...] = ()
     facts: tuple[Fact, ...] = ()
+    behind: str = ""
     note: str = ""
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stellwerk.core.data.course import told as course_told
 from stellwerk.core.data.explain import NO_RUNTIME, SAY_RUNTIME, facts, margin
 from stellwerk.core.model.errors import Problem
-from stellwerk.core.model.estimates import ClusterEstimate
+from stellwerk.core.model.estimates import ClusterEstimate, Fact
 from stellwerk.core.model.fleet_plan import (
     CandidateRecord,
     DataRecord,
@@ -172,13 +172,33 @@ def _candidate(answer: Answer, one: Explained) -> CandidateRecord:
         scores=one.scores,
         figures=figures_of(option),
         refusals=refusals,
-        facts=tuple(
-            fact
-            for fact in facts(answer.job, option.estimate, answer.context.now_ms)
-            if not any(fact.code == rule.rule for rule in option.failed)
-        ),
+        facts=_facts(answer, option),
+        behind=_behind(answer, one),
         note=one.note,
     )
+
+
+def _facts(answer: Answer, option: Option) -> tuple[Fact, ...]:
+    """What the numbers rest on, without what failed rules say; of a service no word of its end."""
+    told = []
+    for fact in facts(answer.job, option.estimate, answer.context.now_ms):
+        if any(fact.code == rule.rule for rule in option.failed):
+            continue
+        service = answer.ask.task.service is not None and fact.code == "start"
+        sentence = fact.sentence.partition(";")[0] if service else fact.sentence
+        told.append(replace(fact, sentence=sentence))
+    return tuple(told)
+
+
+def _behind(answer: Answer, one: Explained) -> str:
+    """By how much one that passed is worse than the last that was chosen."""
+    if one.verdict not in {"passed", "standby"} or not answer.choice.clusters:
+        return ""
+    last = answer.choice.clusters[-1]
+    if answer.policy.objective == "score":
+        return f"{last} before {one.cluster}: {answer.choice.totals[-1] - (one.total or 0)} points"
+    estimates = answer.estimates
+    return margin(answer.job, estimates[last], estimates[one.cluster]).sentence
 
 
 def _answerable(answer: Answer, rule: FailedRule) -> FailedRule:
