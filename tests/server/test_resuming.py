@@ -78,6 +78,15 @@ def test_without_the_wish_it_begins_anew(desk: Desk) -> None:
     assert (desk.driver.started[-1].resumes, again["notices"]) == ("", [])
 
 
+def test_any_name_that_a_file_can_have_is_told(desk: Desk) -> None:
+    """As well as it can be: the workload is there by then, and its answer must not fail."""
+    desk.ended("odd", Saved("a\udcff\x1b[2J\n-step-1.pt", 10, 1_000, 1))
+    again = desk.post("/v1/workloads/odd/rerun", {"resume": True})
+    assert again.status == 201
+    [told] = again.json["notices"]
+    assert "checkpoint of odd: a??[2J?-step-1.pt (step 1, 10 B)" in told["message"]
+
+
 def test_one_that_saved_nothing_is_gone_on_from_where_it_began(desk: Desk) -> None:
     """What it was given itself is the newest that there is."""
     old = desk.ended("fit", Saved("a.pt", 10, 1_000))

@@ -71,12 +71,18 @@ async def _look(services: Services, workload: Workload) -> Found | None:
             raise StellwerkError.of(
                 "resume/unreachable",
                 f"the checkpoints of {workload.name} on {cluster} can't be looked at: "
-                f"{error.message}",
+                f"{_readable(error.message)}",
                 "try again when `stw clusters` shows it ready",
             ) from error
         if checkpoints:
-            return Found(workload, cluster, checkpoints)
+            told = [replace(one, name=_readable(one.name)) for one in checkpoints]
+            return Found(workload, cluster, told)
     return None
+
+
+def _readable(text: str) -> str:
+    """A name of a file may hold what is no text, or moves a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def only_on(shape: Shape, cluster: str) -> Shape:
