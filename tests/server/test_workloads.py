@@ -118,7 +118,7 @@ def test_cancel_ends_a_waiting_one_at_once_and_gives_a_running_one_notice(stage:
     stage.report(run, "Running")
     waiting = stage.submit("cpus 4")
     answer = stage.post(f"/v1/workloads/{waiting['id']}/cancel").json
-    assert answer["phase"] == "Cancelled"
+    assert (answer["phase"], answer["over_since_ms"]) == ("Cancelled", None)
     stage.post(f"/v1/workloads/{running['id']}/cancel")
     stage.until(lambda: stage.driver.stopped, "the notice arrives")
     assert stage.driver.stopped[0].run == run
@@ -127,6 +127,7 @@ def test_cancel_ends_a_waiting_one_at_once_and_gives_a_running_one_notice(stage:
     assert row["phase"] == "Cancelled"
     again = stage.post(f"/v1/workloads/{running['id']}/cancel", {"now": True})
     assert (again.status, again.json["phase"]) == (200, "Cancelled")
+    assert again.json["over_since_ms"] >= row["ended_ms"], "it says that it was over before"
 
 
 def test_hold_release_and_priority(stage: Stage) -> None:

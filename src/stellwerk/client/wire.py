@@ -117,11 +117,15 @@ class SubmittedMany(Struct):
 
 
 class Changed(Struct):
-    """The answer to a verb that changes a workload's course."""
+    """The answer to a verb that changes a workload's course.
+
+    `over_since_ms`: it was over already, and nothing was changed.
+    """
 
     id: str
     name: str
     phase: str
+    over_since_ms: int | None = None
 
 
 class Usage(Struct, kw_only=True):

@@ -134,11 +134,15 @@ class PriorityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A workload as it was when the command for it was taken down; the change itself follows."""
+    """A workload as it was when the command for it was taken down; the change itself follows.
+
+    `over_since_ms` is set where it was over already, and nothing was taken down.
+    """
 
     id: str
     name: str
     phase: str
+    over_since_ms: int | None = None
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,17 +7,18 @@ from typing import NamedTuple
 
 import click
 
+from stellwerk.cli import family
 from stellwerk.cli.errors import StopError, exit_code_of, lines_of, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
-from stellwerk.cli.render.units import plural
-from stellwerk.cli.session import complete_live, connect
+from stellwerk.cli.render.units import age, plural
+from stellwerk.cli.session import complete_live, connect, now_ms
 from stellwerk.cli.terminal import Narrator
 from stellwerk.cli.which import one_by_one, which_options
 from stellwerk.client.api import Client
 from stellwerk.client.bulk import ChangedMany, Verb, Which
-from stellwerk.client.wire import Changed
+from stellwerk.client.wire import ENDED, Changed
 from stellwerk.core.model.errors import Problem, StellwerkError
 
 LIVE = "Pending Held Starting Dispatched SettingUp Running Stopping"
@@ -38,6 +39,11 @@ class _Change(NamedTuple):
     done: Callable[[str], str]
     now: bool = False
     priority: int | None = None
+
+    @property
+    def typed(self) -> str:
+        """The words before a name on a command line."""
+        return self.verb if self.priority is None else f"prio -- {self.priority}"
 
 
 @click.command("cancel", epilog="Example: stw cancel digits   stw cancel -l sweep=lr --now")
@@ -108,7 +114,7 @@ def lost(names: tuple[str, ...], yes: bool, output: Output) -> None:
     client = connect()
     if not yes:
         _confirm(len(names), "give up runs whose machines may only be cut off")
-    _each(client, names, Client.declare_lost, output, lambda _: "given up")
+    _each(client, names, Client.declare_lost, output, lambda _: "given up", "lost")
 
 
 def _ending(phase: str) -> str:
@@ -132,7 +138,7 @@ def _change(
 ) -> None:
     """A few names are asked for one by one, everything else by one request."""
     if one_by_one(which) and not dry_run:
-        _each(client, which.names, change.one, output, change.done)
+        _each(client, which.names, change.one, output, change.done, change.typed)
         return
     found = client.change_many(
         change.verb,
@@ -179,12 +185,18 @@ def _tell_many(found: ChangedMany, change: _Change, *, named: bool) -> None:
         narrate("none is like that; stw ps lists what waits or runs")
 
 
+def _was_over(one: Changed) -> str:
+    """`long was over before (Succeeded 3 min ago)`: what is over wasn't ended by this."""
+    return f"{one.name} was over before ({one.phase} {age(one.over_since_ms, now_ms())} ago)"
+
+
 def _each(
     client: Client,
     names: Sequence[str],
     change: Callable[[Client, str], Changed],
     output: Output,
     done: Callable[[str], str],
+    verb: str,
 ) -> None:
     """Does it for each, tells every refusal, and ends with the code of the first one."""
     changed: list[Changed] = []
@@ -195,10 +207,15 @@ def _each(
             changed.append(change(client, name))
         except StellwerkError as error:
             code = code or exit_code_of(error)
-            for line in lines_of(error):
+            over = error.problems[0].code.startswith("phase/")
+            for line in [*lines_of(error), *(family.live_ones(client, name, verb) if over else ())]:
                 narrator.insist(line)
+    over_before = [one for one in changed if one.phase in ENDED and one.over_since_ms is not None]
+    for one in over_before:
+        for line in [_was_over(one), *family.live_ones(client, one.name, verb)]:
+            narrator.insist(line)
     if output.for_people:
-        for one in changed:
+        for one in (one for one in changed if one not in over_before):
             narrate(f"{one.name} {done(one.phase)}")
         if changed:
             narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")

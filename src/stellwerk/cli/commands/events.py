@@ -5,6 +5,7 @@ import sys
 import click
 import msgspec
 
+from stellwerk.cli import family
 from stellwerk.cli.output import Output, list_options, narrate, write_data, write_lines, write_list
 from stellwerk.cli.render.events import columns, line_of
 from stellwerk.cli.session import complete_names, connect, now_ms
@@ -69,7 +70,8 @@ def story(name: str, output: Output) -> None:
     names = {found.id: found.name}
     write_list(records, columns(now_ms(), names), output, name=lambda record: str(record.seq))
     if output.for_people:
-        narrate(f"next: stw show {found.name}")
+        for line in [*family.later_ones(client, name, found), f"next: stw show {found.name}"]:
+            narrate(line)
 
 
 def _names(client: Client) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from stellwerk.cli import family
 from stellwerk.cli.errors import OURS, StopError, lines_of, usage
 from stellwerk.cli.inside import carry, window
 from stellwerk.cli.session import complete_live, connect
@@ -91,13 +92,18 @@ def _run_inside(
     sys.stdout.flush()
     env = {"TERM": os.environ.get("TERM") or "xterm"} if terminal else {}
     size = window() if terminal else (0, 0)
+    client = connect()
     try:
-        session = connect().exec_session(
+        session = client.exec_session(
             name, argv, run=run, rank=rank, stdin=stdin, terminal=terminal, size=size, env=env
         )
         return carry(session, stdin=stdin, terminal=terminal)
     except StellwerkError as error:
         for line in lines_of(error):
             print(line.replace("NAME", name), file=sys.stderr)
+        if error.problems[0].code == "exec/ended":
+            verb = "shell" if argv[-1] == SHELL else "exec"
+            for line in family.live_ones(client, name, verb):
+                print(line, file=sys.stderr)
         code = getattr(error, "exit_code", OURS)
         raise StopError(code if code in {126, 127} else OURS) from error

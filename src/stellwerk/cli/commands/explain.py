@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import click
 from msgspec import structs
 
+from stellwerk.cli import family
 from stellwerk.cli.errors import NOT_FOUND, CommandError
 from stellwerk.cli.output import Output, narrate, one_options, write_one
 from stellwerk.cli.render.ahead import start_line
 from stellwerk.cli.render.explain import lines_of
 from stellwerk.cli.session import complete_names, connect, forecasts, now_ms
-from stellwerk.client.wire import Explained, RunView
+from stellwerk.client.api import Client
+from stellwerk.client.wire import ENDED, Explained, RunView
 
 
 @click.command("explain", epilog="Example: stw explain digits --run 1")
@@ -32,7 +34,15 @@ def command(name: str, run: int | None, output: Output) -> None:
         lines += [start_line(found, now_ms()) for found in starts.values()]
     write_one(explained, lines, output, name=explained.name)
     if output.for_people:
+        for line in _later_ones(client, name, explained):
+            narrate(line)
         narrate(f"next: stw show {explained.name}")
+
+
+def _later_ones(client: Client, name: str, explained: Explained) -> list[str]:
+    """What else has this name by now, where what it names is over."""
+    is_over = explained.phase in ENDED and name == explained.name
+    return family.later_ones(client, name, client.get(explained.id or name)) if is_over else []
 
 
 def _of_run(explained: Explained, number: int, runs: Sequence[RunView]) -> Explained:

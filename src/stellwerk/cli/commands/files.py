@@ -8,7 +8,7 @@ import sys
 import click
 from msgspec import Struct
 
-from stellwerk.cli import far_files
+from stellwerk.cli import family, far_files
 from stellwerk.cli.completing import complete_area, complete_file, complete_source
 from stellwerk.cli.errors import CommandError, usage
 from stellwerk.cli.output import Output, list_options, narrate, write_list
@@ -65,6 +65,9 @@ def ls(name: str, path: str, output: Output) -> None:
         empty=f"nothing is in the {NAMES[place.area]} of {show.name}{_inner(place)}",
         then=f"in {place.path}" + (f"   next: {_next(show.name, place)}" if lines else ""),
     )
+    if output.for_people:
+        for line in family.later_ones(client, name, show):
+            narrate(line)
 
 
 @click.command("cp", epilog="Example: stw cp digits:outputs:model.pkl .")
@@ -85,6 +88,8 @@ def cp(source: str, destination: str, force: bool) -> None:
     place = find(show, path) if far is None else far.place
     if destination == "-":
         _print(place.path) if far is None else far_files.print_file(client, show, far)
+        for line in family.later_ones(client, name, show):
+            narrate(line)
         return
     own_name = os.path.basename(place.path) if place.path != place.root else place.area
     target = destination
@@ -94,6 +99,8 @@ def cp(source: str, destination: str, force: bool) -> None:
         raise CommandError("files/exists", f"{target} is there already", "replace it with --force")
     count = _copy(place.path, target) if far is None else far_files.fetch(client, show, far, target)
     narrate(f"copied {plural(count, 'file')} to {target}")
+    for line in family.later_ones(client, name, show):
+        narrate(line)
 
 
 def _print(path: str) -> None:

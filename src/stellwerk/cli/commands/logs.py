@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import click
 
+from stellwerk.cli import family
 from stellwerk.cli.commands.run import followed
 from stellwerk.cli.errors import NOT_FOUND, OURS, CommandError, exit_code_of, lines_of, usage
 from stellwerk.cli.follow import job_code, output_of
@@ -51,6 +52,8 @@ def command(
     narrator = Narrator()
     try:
         work = client.get(name)
+        for line in family.later_ones(client, name, work):
+            narrator.say(line)
         _check_ranks(work, rank, whole=not (follows and lines) or only_setup)
         one_rank = rank is not None or only_setup or ranks_of(work) == 1
         if follows and run is None and rank is None and not only_setup:

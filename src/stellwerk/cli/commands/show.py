@@ -2,6 +2,7 @@
 
 import click
 
+from stellwerk.cli import family
 from stellwerk.cli.output import Output, narrate, one_options, write_one
 from stellwerk.cli.render.show import lines_of
 from stellwerk.cli.session import complete_names, connect, now_ms
@@ -13,10 +14,12 @@ from stellwerk.client.wire import Show
 @one_options
 def command(name: str, output: Output) -> None:
     """Show a workload: how it is, why, its runs, its files, its timeline."""
-    show = connect().get(name)
+    client = connect()
+    show = client.get(name)
     write_one(show, lines_of(show, output.terminal(), now_ms()), output, name=show.name)
     if output.for_people:
-        narrate(f"next: {_next(show)}")
+        for line in [*family.later_ones(client, name, show), f"next: {_next(show)}"]:
+            narrate(line)
 
 
 def _next(show: Show) -> str:

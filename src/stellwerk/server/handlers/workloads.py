@@ -273,7 +273,7 @@ async def cancel(
     """
     workload = await services.find(ref)
     if workload.phase in ENDED:
-        return Changed(workload.id, workload.name, workload.phase)
+        return Changed(workload.id, workload.name, workload.phase, workload.ended_ms)
     now = data.now if data else False
     return await _order(services, request, workload, cmd.Cancel(workload.id, now))
 
