@@ -24,7 +24,7 @@ from stellwerk.core.describe.fields import (
 from stellwerk.core.describe.fleet_amounts import moment
 from stellwerk.core.describe.fleet_objects import Meta
 from stellwerk.core.describe.nodes import Node, Report
-from stellwerk.core.describe.queues_objects import most, quantity, taint, toleration
+from stellwerk.core.describe.queues_fields import most, quantity, taint, toleration
 from stellwerk.core.describe.selectors import requirement, texts
 from stellwerk.core.model.queueing import (
     PRIORITY_LABEL,

@@ -16,13 +16,14 @@ from stellwerk.core.model.queueing import (
     Admission,
     LocalQueue,
     Pair,
+    PastUse,
     PodSet,
     QueuedWorkload,
     QueueObjects,
 )
 from stellwerk.core.queue.entries import PODS, Assigned, Holder, QueueState, Waiter, World
 from stellwerk.core.queue.outcome import Admitted, Outcome, Waits
-from stellwerk.core.queue.past_use import penalty, weighed
+from stellwerk.core.queue.past_use import penalty, sampled, weighed
 from stellwerk.core.queue.topology import Place, Room
 from stellwerk.core.queue.tree import QuotaNode, QuotaTree
 from stellwerk.core.queue.victims import Victim
@@ -30,6 +31,10 @@ from stellwerk.core.queue.waiting import Waiting
 
 HeadKey = tuple[str, int, int, int, tuple[tuple[tuple[int, int], int], ...]]
 """Queue, shape, priority, age where it counts, and flavors tried: equal ones find the same."""
+
+
+MOST_SHAPES = 100_000
+"""So many pod sets are remembered to be shared by those who ask for the same."""
 
 
 class Refused(NamedTuple):
@@ -76,6 +81,8 @@ class Queues:
         self.found: dict[HeadKey, tuple[tuple[int, int], Assigned, list[Victim]]] = {}
         self.rooms_version = 0
         self._shapes: dict[bytes, tuple[int, tuple[PodSet, ...]]] = {}
+        self._shape_count = 0
+        self._sampled_ms = now_ms
         self._later: list[tuple[int, str]] = []
 
     def _inactive(self, name: str) -> tuple[str, str] | None:
@@ -129,9 +136,13 @@ class Queues:
     def _waiter(self, workload: QueuedWorkload, queue: QueueState) -> Waiter:
         """Workloads of equal pod sets share them: there are many, of few shapes."""
         written = msgspec.msgpack.encode(workload.pod_sets)
-        shape, pod_sets = self._shapes.setdefault(
-            written, (len(self._shapes) + 1, workload.pod_sets)
-        )
+        if len(self._shapes) >= MOST_SHAPES:
+            self._shapes.clear()
+        known = self._shapes.get(written)
+        if known is None:
+            self._shape_count += 1
+            known = self._shapes[written] = (self._shape_count, workload.pod_sets)
+        shape, pod_sets = known
         if pod_sets is not workload.pod_sets:
             workload = msgspec.structs.replace(workload, pod_sets=pod_sets)
         return Waiter(workload, queue, shape)
@@ -155,12 +166,12 @@ class Queues:
                 if flavor is not None:
                     pair = Pair(flavor, resource)
                     usage[pair] = usage.get(pair, 0) + amount
-            room = next((f for f in one.flavors.values() if f in self.world.rooms), "")
+            name = next((f for f in one.flavors.values() if f in self.world.rooms), "")
             each = {**pods.requests, PODS: 1000}
             places += [
-                Place(room, tuple(values.split(",")), count, each)
+                Place(name, self.world.rooms[name].whole(tuple(values.split(","))), count, each)
                 for values, count in one.domains.items()
-                if room
+                if name
             ]
         holder = Holder(workload, queue, usage, tuple(places))
         self.world.put(holder)
@@ -174,8 +185,12 @@ class Queues:
             self.rooms_version += 1
 
     def advance(self, now_ms: int) -> None:
-        """Lets in whose wait after a requeue is over."""
+        """Lets in whose wait after a requeue is over, and samples what local queues use."""
         self.now_ms = now_ms
+        rules = self.objects.settings.past_use
+        if rules is not None and now_ms - self._sampled_ms >= rules.sampling_ms:
+            self._sample(now_ms - self._sampled_ms, rules)
+            self._sampled_ms = now_ms
         while self._later and self._later[0][0] <= now_ms:
             _, key = heappop(self._later)
             waiter = self.waiters.get(key)
@@ -219,6 +234,21 @@ class Queues:
         for name, more in penalty(total, rules).items():
             extra[name] = extra.get(name, 0.0) + more
         self._weigh(local)
+
+    def _sample(self, elapsed_ms: int, rules: PastUse) -> None:
+        """What is used now becomes past use; what was counted in advance is forgotten."""
+        now: dict[str, dict[str, float]] = {}
+        for holder in self.holders.values():
+            local = self.local_queue_of(holder.workload)
+            if local is not None:
+                used = now.setdefault(local.key, {})
+                for pair, amount in holder.usage.items():
+                    used[pair.resource] = used.get(pair.resource, 0.0) + amount
+        self.penalties.clear()
+        for key, local in self.local_queues.items():
+            old = self.consumed.get(key, {})
+            self.consumed[key] = sampled(old, now.get(key, {}), elapsed_ms, rules)
+            self._weigh(local)
 
     def _weigh(self, local: LocalQueue) -> None:
         rules = self.objects.settings.past_use

@@ -72,6 +72,7 @@ class Room:
         self.taints: dict[Values, tuple[NodeTaint, ...]] = {}
         self.labels: dict[Values, dict[str, str]] = {}
         self.used: dict[Values, dict[str, int]] = {}
+        self.by_name: dict[str, Values] = {}
         self.by_level: list[dict[Values, _Domain]] = [{} for _ in self.levels]
         for node in sorted(nodes, key=lambda one: one.name):
             self._take_in(flavor, node)
@@ -82,6 +83,7 @@ class Room:
         if not node.ready or not belongs or any(key not in labels for key in self.levels):
             return
         values = tuple(labels[key] for key in self.levels)
+        self.by_name[values[-1]] = values
         capacity = self.capacity.setdefault(values, {})
         for resource, amount in node.allocatable.items():
             free = max(0, amount - node.used.get(resource, 0))
@@ -98,6 +100,12 @@ class Room:
             if known:
                 return
             child = domain
+
+    def whole(self, values: Values) -> Values:
+        """All values of a narrowest domain; where that is a host, its name may stand alone."""
+        if self.by_host and len(values) == 1 < len(self.levels):
+            return self.by_name.get(values[0], values)
+        return values
 
     def take(self, place: Place, times: int = 1) -> None:
         """Counts pods in their domain; ``times`` -1 takes them away again."""
