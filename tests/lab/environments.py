@@ -19,22 +19,30 @@ INSTALL_S = 1200
 
 
 class Environment(NamedTuple):
-    """A name, the packages, and what they take on the disk."""
+    """A name, the packages, what they take on the disk, and the environment that they add to."""
 
     name: str
     packages: tuple[str, ...]
     gigabytes: int
+    over: "Environment | None" = None
 
     @property
     def folder(self) -> Path:
         """Where it lies: another list of packages or another Python is another folder."""
-        wanted = hashlib.sha256("\n".join(self.packages).encode()).hexdigest()[:8]
+        below = (self.over.folder.name,) if self.over else ()
+        wanted = hashlib.sha256("\n".join((*self.packages, *below)).encode()).hexdigest()[:8]
         return CACHE / f"{self.name}-{sys.version_info[0]}.{sys.version_info[1]}-{wanted}"
 
     @property
     def python(self) -> Path:
         """Its interpreter."""
         return self.folder / "bin" / "python"
+
+    @property
+    def site_packages(self) -> Path:
+        """Where its packages lie."""
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        return self.folder / "lib" / version / "site-packages"
 
     @property
     def missing(self) -> str:
@@ -47,7 +55,12 @@ class Environment(NamedTuple):
 
 # The index gives torch for Linux only with the CUDA libraries, and it doesn't load without them.
 TRAINER = Environment("trainer", ("torch>=2.9,<3", "transformers>=5.20,<6", "accelerate>=1.10"), 7)
-ALL = (TRAINER,)
+LIGHTNING = Environment(
+    "lightning", ("pytorch-lightning>=2.5", "lightning-utilities", "torchmetrics"), 1, TRAINER
+)
+JAX = Environment("jax", ("jax>=0.6",), 1)
+MPI = Environment("mpi", ("mpi4py>=4.1",), 1)
+ALL = (TRAINER, LIGHTNING, JAX, MPI)
 
 
 def make(one: Environment) -> None:
@@ -82,11 +95,16 @@ def versions(one: Environment) -> str:
 
 
 def _fill(one: Environment) -> str:
+    if one.over and one.over.missing:
+        return one.over.missing
     free = shutil.disk_usage(one.folder).free // 10**9
     if free < one.gigabytes + 2:
         return f"{one.name} takes {one.gigabytes} GB, and {one.folder} has {free} GB of room"
     print(f"lab: making {one.name} ({one.gigabytes} GB) in {one.folder}", flush=True)
     install = [str(one.python), "-m", "pip", "install", "--quiet", "--no-input", *one.packages]
+    if one.over:
+        # What they need is there already, and would be fetched again.
+        install.append("--no-deps")
     steps = (
         ("no environment can be made here", [sys.executable, "-m", "venv", str(one.folder)]),
         (f"the package index did not give {one.name}", install),
@@ -101,6 +119,8 @@ def _fill(one: Environment) -> str:
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()[-1:]
             return f"{trouble}: {' '.join(said)}"
+    if one.over:
+        (one.site_packages / "over.pth").write_text(f"{one.over.site_packages}\n")
     return ""
 
 

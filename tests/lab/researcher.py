@@ -24,6 +24,16 @@ class Researcher(Person):
         more = f"resources: {{cpus: 1}}\n{ENVS}"
         return self.task(f"{started} {PROGRAMS}/{name}.py", name=name, more=more)
 
+    def gang(self, name: str, launch: str, *, launcher: str, each: int = 0, envs: str = "") -> str:
+        """Writes a task of two nodes that runs one of the programs; gives its file's name."""
+        labels = {"launcher": launcher, "processes-per-node": each or ""}
+        written = ", ".join(f"stellwerk/{key}: '{value}'" for key, value in labels.items() if value)
+        more = (
+            f"num_nodes: 2\nresources: {{cpus: 0.5, labels: {{{written}}}}}\n"
+            f"envs: {{HF_HOME: {self.home}, OMP_NUM_THREADS: '1', {envs}}}\n"
+        )
+        return self.task(f"{launch} {PROGRAMS}/{name}.py", name=name, more=more)
+
     def give_notice(self, run: str, grace_ms: int, why: str = "preempt") -> None:
         """Does what the runtime does where a run has to leave its machine."""
         card = json.loads((self.state / "runtime" / "agent.json").read_text())
@@ -32,8 +42,8 @@ class Researcher(Person):
         agent.close()
 
     def output(self, name: str, run: int) -> str:
-        """What a run has printed so far."""
-        return self.stw("logs", name, "--run", str(run)).stdout
+        """What the first rank of a run has printed so far."""
+        return self.stw("logs", name, "--run", str(run), "--rank", "0").stdout
 
 
 def losses(output: str) -> dict[int, float]:

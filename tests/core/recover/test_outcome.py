@@ -9,6 +9,7 @@ from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.catalogue import CATALOGUE, render
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.workload import NoticeWhy, Policies, RunEnd
 from stellwerk.core.recover.outcome import (
     BACKOFF_FIRST_MS,
@@ -18,9 +19,18 @@ from stellwerk.core.recover.outcome import (
     QUICK_MS,
     QUICKLY_LOST_MS,
     Outcome,
+    node_of,
     outcome,
 )
-from stellwerk.testing.builders import a_cluster, a_node, a_request, a_run, a_shape, a_workload
+from stellwerk.testing.builders import (
+    a_cluster,
+    a_node,
+    a_request,
+    a_run,
+    a_shape,
+    a_workload,
+    an_allocation,
+)
 from tests.core.hall import Hall
 
 SHAPE = a_shape(a_request(memory_gib=4))
@@ -274,6 +284,15 @@ def test_the_node_of_the_rank_that_decided_is_named() -> None:
     first, _ = hall.end(key, end)
     assert isinstance(first, ev.RunEnded)
     assert first.reason.params["node"] == nodes[2]
+
+
+def test_the_node_of_a_process_is_named() -> None:
+    """Of two on each node, 2 and 3 are on the second."""
+    both = Allocation("room", (*an_allocation().nodes, *an_allocation(node="n2", ranks=(1,)).nodes))
+    run = a_run(allocation=both)
+    workload = a_workload(runs=(run,), policies=Policies(ranks=4))
+    ends = [RunEnd(how="exited", code=1, rank=rank) for rank in range(4)]
+    assert [node_of(workload, run, end) for end in ends] == ["n1", "n1", "n2", "n2"]
 
 
 def test_a_time_limit_is_told_with_its_length() -> None:

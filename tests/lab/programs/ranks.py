@@ -1,4 +1,4 @@
-"""Two ranks under torchrun that agree on the step at which they save, and ask to be put back."""
+"""Ranks under torchrun that agree on the step at which they save, and ask to be put back."""
 
 import os
 import signal
@@ -28,6 +28,7 @@ def main() -> None:
         model.load_state_dict(state["model"])
         first = state["step"] + 1
     if rank == 0:
+        print(f"{dist.get_world_size()} ranks", flush=True)
         print(f"resuming after step {first - 1}" if first > 1 else "starting anew", flush=True)
     for step in range(first, STEPS + 1):
         seed = step * dist.get_world_size() + rank
