@@ -3,6 +3,7 @@
 This module and what it imports (numpy, expressions) are loaded when there is a first placement.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.inventory.columns import FleetColumns
 from stellwerk.core.inventory.live import Inventory
-from stellwerk.core.model.ids import digest
+from stellwerk.core.model.ids import DIGEST_LENGTH
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Choice, PlacingContext
 from stellwerk.core.model.standing import Decided, Inputs, Refusal, Standing, StoredDecision
@@ -28,7 +29,7 @@ MOST_REFUSALS = 16
 WORDS_KEPT = 10_000
 BEHIND = Refusal("others are better", "it passes, but ranks behind those chosen")
 
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Made(Struct, frozen=True):
@@ -78,6 +79,12 @@ class Decider:
         placer.put(one.placement)
         placer.ledger.set(key, one.decided.clusters if one.decided else ())
 
+    def _resume(self, placer: Placer, one: Standing) -> None:
+        """What was decided for this very spec isn't decided anew without need."""
+        decided = one.decided
+        if decided is not None and one.decided_for == one.version and not decided.kept:
+            placer.resume(one.placement.key, decided.clusters, decided.totals)
+
     def answers(self, now_ms: int, used: Sequence[str] = ()) -> Iterator[Made]:
         """Decides what must be decided anew; gives the answers that are others than before.
 
@@ -125,6 +132,7 @@ class Decider:
         placer = self._placer = Placer(FleetColumns.of(fleet))
         for one in self._standing.values():
             self._put(placer, one)
+            self._resume(placer, one)
         around = replace(fleet, clusters=(), taken=(), told={}, contradictions=())
         self._facts.around(around)
         self._facts.rows(self._inventory.rows, self._inventory.rows, anew=True)
@@ -164,10 +172,10 @@ class Decider:
             self._facts.part(shared_id, named(_encode(shared))[1])
         looked_ms = shared.now_ms if shared is not None else now_ms
         inputs = Inputs(self._specs[key], self._facts.table(), now_ms, looked_ms, CORE_VERSION)
-        id = f"pd-{digest((key, inputs, decided.matters))}"
+        data = _encode(StoredDecision(inputs, stored(choice)))
+        id = f"pd-{hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH]}"
         decided = replace(decided, decision=id)
         self._standing[key] = replace(one, decided=decided, decided_for=one.version)
-        data = _encode(StoredDecision(id, inputs, stored(choice)))
         return Made(Answer(key, one.version, decided), data, self._facts.fresh())
 
     def _refused(self, placer: Placer, choice: Choice, now_ms: int) -> dict[str, Refusal]:
@@ -220,6 +228,6 @@ def _decided(choice: Choice, refused: dict[str, Refusal]) -> Decided:
         unscheduled=choice.unscheduled,
         moves=choice.moves,
         refused=refused,
-        candidates=sum(byte.bit_count() for byte in passed),
+        candidates=int.from_bytes(passed, "little").bit_count(),
         kept=choice.kept,
     )

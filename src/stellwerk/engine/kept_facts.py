@@ -15,7 +15,7 @@ SHARE_OF_BASE = 16
 """A table that differs from its base in more than one row of so many is stored whole."""
 KNOWN_PARTS = 100_000
 
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Reads(Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from stellwerk.core.gates import settle
 from stellwerk.core.intake import (
     missing_runs,
     on_command,
@@ -24,7 +25,7 @@ from stellwerk.core.intake import (
 from stellwerk.core.inventory.facts import material_change
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.decisions import Decision
-from stellwerk.core.model.ids import RunId, ShapeId, digest, workload_of
+from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import (
     ClusterReport,
     Inventory,
@@ -33,7 +34,6 @@ from stellwerk.core.model.reports import (
     RunReport,
     RunSample,
 )
-from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
@@ -43,12 +43,14 @@ from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import View, Viewer
 from stellwerk.drivers.base import Driver
 from stellwerk.engine.apply import Hands
+from stellwerk.engine.batch import batch_of, project_of
 from stellwerk.engine.clock import Clock, SteadyClock
+from stellwerk.engine.ended import informed
 from stellwerk.engine.measure import Measures
-from stellwerk.engine.placements import Placements, standing_batch
+from stellwerk.engine.placements import Placements
 from stellwerk.engine.taking_over import load_state, orders_to_repeat
 from stellwerk.engine.watch import UNSERVED, Watch
-from stellwerk.store import PASSING, Batch, Store, StoreError
+from stellwerk.store import PASSING, Store, StoreError
 
 if TYPE_CHECKING:
     from stellwerk.engine.deciding import Made
@@ -152,7 +154,7 @@ class Engine:
             epoch=self.state.epoch,
             seq=self._durable_seq,
             live=len(self.state.workloads),
-            pending=waiting + len(self.state.delayed),
+            pending=waiting + len(self.state.delayed) + len(self.state.gates.shut),
             running=len(self.state.running),
             facts_ms=dict(self.watch.seen_ms),
         )
@@ -218,6 +220,8 @@ class Engine:
         await self._take_commands(happened)
         self._take_reports(happened)
         self._take_answers(happened)
+        while opened := settle(self.state):
+            self._fold(happened, opened, ENGINE)
         wake_at_ms = await self._plan(happened)
         if happened.records or happened.made or happened.inbox_upto is not None:
             await self._commit(happened)
@@ -238,9 +242,8 @@ class Engine:
         self._inbox_has_more = False
         envelopes = await asyncio.to_thread(self.store.take, self._inbox_seq, COMMANDS_PER_CYCLE)
         for envelope in envelopes:
-            self._fold(
-                happened, on_command(self.state, envelope.command, envelope.actor), envelope.actor
-            )
+            command = informed(self.store, self.state, envelope.command)
+            self._fold(happened, on_command(self.state, command, envelope.actor), envelope.actor)
             self._inbox_seq = happened.inbox_upto = envelope.seq
         if len(envelopes) == COMMANDS_PER_CYCLE:
             self.notify()
@@ -277,7 +280,8 @@ class Engine:
             async with asyncio.timeout(timeout_s):
                 await self.placements.quiet()
                 while self._made or self._durable_seq < self.state.seq:
-                    await asyncio.wait_for(self._advanced.wait(), timeout_s)
+                    await self._advanced.wait()
+                    await self.placements.quiet()
 
     def _is_old_news(self, report: Report) -> bool:
         """A probe that found what is known already, give or take some disk, is no fact."""
@@ -343,7 +347,9 @@ class Engine:
 
     async def _commit(self, happened: _Happened) -> None:
         """Makes a cycle durable; while the disk is full it says so, waits and acts on nothing."""
-        batch = self._batch(happened)
+        batch = batch_of(
+            self.state, happened.records, happened.decisions, happened.made, self._inbox_seq
+        )
         delay = RETRY_FIRST_S
         while True:
             try:
@@ -361,36 +367,6 @@ class Engine:
         advanced, self._advanced = self._advanced, asyncio.Event()
         advanced.set()
 
-    def _batch(self, happened: _Happened) -> Batch:
-        shapes: dict[ShapeId, Shape] = {}
-        waits = []
-        clusters = []
-        for record in happened.records:
-            match record.event:
-                case ev.Submitted(submit=submit):
-                    shapes[ShapeId(digest(submit.shape))] = submit.shape
-                case ev.ShapeWaits(shape=shape, decision=decision, reasons=reasons):
-                    waits.append((shape, decision, reasons, record.at_ms))
-                case ev.Requeued(shape=shape) if shape is not None:
-                    shapes[ShapeId(digest(shape))] = shape
-                case ev.ClusterObserved(cluster=cluster):
-                    clusters.append((self.state.clusters[cluster.name], record.at_ms))
-                case ev.NodeQuarantined(cluster=name) | ev.NodeResumed(cluster=name):
-                    clusters.append((self.state.clusters[name], record.at_ms))
-                case _:
-                    continue
-        return Batch(
-            epoch=self.state.epoch,
-            records=tuple(happened.records),
-            inbox_upto=self._inbox_seq,
-            workloads=self.state.drain_touched(),
-            shapes=shapes,
-            waits=tuple(waits),
-            decisions=tuple(happened.decisions),
-            clusters=tuple(clusters),
-            standing=standing_batch(self.state, happened.records, happened.made),
-        )
-
     async def _save_image(self) -> None:
         """Takes the image here, where nothing else changes the state, and writes it apart."""
         image = self.state.image()
@@ -403,14 +379,3 @@ class Engine:
             await asyncio.to_thread(save)
         except StoreError as error:
             log.warning("the state image was not saved, the journal has all of it: %s", error)
-
-
-def project_of(state: State, event: ev.Event) -> str:
-    """Names the project a fact belongs to; facts about clusters belong to none."""
-    if isinstance(event, ev.Submitted):
-        return event.submit.project
-    key = getattr(event, "id", None) or getattr(event, "workload", None)
-    if key is None and (run := getattr(event, "run", None)) is not None:
-        key = workload_of(run)
-    workload = state.workloads.get(key) if key is not None else None
-    return workload.project if workload is not None else ""

@@ -168,6 +168,9 @@ class Placements:
                 await asyncio.sleep(RETRY_S)
                 self._asked.set()
                 continue
+            except Exception:
+                log.exception("placements can't be decided; what was decided last stays")
+                self._begin_anew()
             if not self._asked.is_set():
                 self._quiet.set()
 
@@ -198,6 +201,12 @@ class Placements:
             self._told.setdefault(key, source)
         self._put.update((one.placement.key, None) for one in work.put)
         self._put.update(dict.fromkeys(work.dropped))
+
+    def _begin_anew(self) -> None:
+        """With the next change everything is looked at, as after a start."""
+        with self._lock:
+            self._decider = None
+        self._put = dict.fromkeys(self._state.standing.placements)
 
     # in the worker
 

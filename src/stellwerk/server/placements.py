@@ -3,7 +3,7 @@
 Everything here may run in a thread. What needs columns is imported when it is first asked for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from stellwerk.core.describe.placement_objects import to_object
 from stellwerk.core.inventory.live import fleet_of_rows
 from stellwerk.core.model.catalogue import render
-from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Condition, DecisionGroup, Placement
@@ -27,8 +26,6 @@ from stellwerk.store import Placed, Store
 
 if TYPE_CHECKING:
     from stellwerk.core.inventory.columns import FleetColumns
-
-MOST_DIFFERENCES = 50
 
 
 class Loaded:
@@ -133,10 +130,12 @@ class PlacementPages:
         """Why these clusters, as it was decided."""
         loaded = self.load(key, body.decision)
         looked_ms = loaded.decision.inputs.looked_ms
-        candidates = _explained(loaded.placement, loaded.choice, loaded.columns, looked_ms, body)
+        candidates = explained_clusters(
+            loaded.placement, loaded.choice, loaded.columns, looked_ms, body
+        )
         return msgspec.structs.replace(
             _answer(loaded.placement, loaded.choice, candidates, self._store.seq()),
-            decision=loaded.decision.id,
+            decision=loaded.placed.id,
             at_ms=loaded.placed.at_ms,
             core_version=loaded.decision.inputs.core_version,
         )
@@ -163,7 +162,7 @@ class PlacementPages:
         )
         placement = world.placements[0]
         choice = choose(placement, columns, PlacingContext(now_ms, existing))
-        candidates = _explained(placement, choice, columns, now_ms, body)
+        candidates = explained_clusters(placement, choice, columns, now_ms, body)
         answer = _answer(placement, choice, candidates, self._store.seq())
         before = list((one.decided or NOT_YET).clusters)
         return msgspec.structs.replace(
@@ -204,31 +203,6 @@ class PlacementPages:
             differences=differences,
         )
 
-    def difference(self, first: str, second: str) -> models.Difference:
-        """Why one decision isn't another."""
-        one, two = self.load("", first), self.load("", second)
-        old = {row.cluster.name: row.cluster for row in one.rows}
-        new = {row.cluster.name: row.cluster for row in two.rows}
-        verdicts = [_by_cluster(each) for each in (one, two)]
-        found: list[models.ClusterDiff] = []
-        for name in sorted({**old, **new}):
-            facts = _fact_changes(old.get(name), new.get(name))
-            verdict, scores = _verdict_changes(verdicts[0].get(name), verdicts[1].get(name))
-            if facts or verdict or scores:
-                found.append(models.ClusterDiff(name, facts, verdict, scores))
-        then, now = one.choice.clusters, two.choice.clusters
-        found.sort(key=lambda each: (each.cluster in then) == (each.cluster in now))
-        return models.Difference(
-            first=first,
-            second=second,
-            key=two.placement.key,
-            inputs=_input_changes(one, two, found),
-            taken=[name for name in now if name not in then],
-            left=[name for name in then if name not in now],
-            clusters=found[:MOST_DIFFERENCES],
-            more=max(0, len(found) - MOST_DIFFERENCES),
-        )
-
 
 def unknown(key: str, known: Sequence[str]) -> StellwerkError:
     """Says that there is no such placement, and which one may have been meant."""
@@ -241,13 +215,14 @@ def unknown(key: str, known: Sequence[str]) -> StellwerkError:
     )
 
 
-def _explained(
+def explained_clusters(
     placement: Placement,
     choice: Choice,
     columns: "FleetColumns",
     looked_ms: int,
     body: models.ExplainBody,
 ) -> list[Explained]:
+    """The candidates that were asked for, in the order of rank."""
     from stellwerk.core.model.placing import PlacingContext
     from stellwerk.core.place.explained import explain
 
@@ -331,71 +306,3 @@ def _decision_row(one: Placed) -> models.DecisionRow:
         core_version=stored.inputs.core_version,
         seq=one.seq,
     )
-
-
-def _by_cluster(loaded: Loaded) -> dict[str, Explained]:
-    looked_ms = loaded.decision.inputs.looked_ms
-    nothing = models.ExplainBody()
-    all_of = _explained(loaded.placement, loaded.choice, loaded.columns, looked_ms, nothing)
-    return {one.cluster: one for one in all_of}
-
-
-def _fact_changes(old: Cluster | None, new: Cluster | None) -> list[str]:
-    if old is None or new is None:
-        return ["it is new in the fleet" if old is None else "it isn't in the fleet any more"]
-    return [
-        f"{field}: {_shown(getattr(old, field))} -> {_shown(getattr(new, field))}"
-        for field in Cluster.__struct_fields__
-        if getattr(old, field) != getattr(new, field)
-    ]
-
-
-def _shown(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 120 else f"{text[:117]}…"
-
-
-def _verdict_changes(old: Explained | None, new: Explained | None) -> tuple[list[str], list[str]]:
-    if old is None or new is None:
-        return [], []
-    verdict = [f"{old.verdict} -> {new.verdict}"] if old.verdict != new.verdict else []
-    before = {(one.rule, one.found) for one in old.failed}
-    after = {(one.rule, one.found) for one in new.failed}
-    verdict += [
-        f"fails now: {one.rule}, and {one.found}"
-        for one in new.failed
-        if (one.rule, one.found) not in before
-    ]
-    verdict += [
-        f"fails no more: {one.rule}" for one in old.failed if (one.rule, one.found) not in after
-    ]
-    values = {one.title: one for one in old.scores}
-    scores = [
-        f"{one.title}: {values[one.title].value} -> {one.value}"
-        for one in new.scores
-        if one.title in values and values[one.title].value != one.value
-    ]
-    if old.total is not None and new.total is not None and old.total != new.total:
-        scores.append(f"total: {old.total} -> {new.total}")
-    return verdict, scores
-
-
-def _input_changes(one: Loaded, two: Loaded, found: Iterable[models.ClusterDiff]) -> list[str]:
-    changes = []
-    if one.placement.key != two.placement.key:
-        changes.append(f"the placement: {one.placement.key} -> {two.placement.key}")
-    for field in Placement.__struct_fields__:
-        old, new = getattr(one.placement, field), getattr(two.placement, field)
-        if old != new and field not in {"name", "namespace"}:
-            changes.append(f"spec {field}: {_shown(old)} -> {_shown(new)}")
-    changed = sum(bool(each.facts) for each in found)
-    if changed:
-        changes.append(f"facts of {changed} cluster{'s' * (changed > 1)}")
-    if one.around != two.around:
-        changes.append("sets, bindings, links or latencies")
-    first, second = one.decision.inputs, two.decision.inputs
-    if first.core_version != second.core_version:
-        changes.append(f"version: {first.core_version} -> {second.core_version}")
-    if not changes:
-        changes.append("only the time, or what other placements were given")
-    return changes

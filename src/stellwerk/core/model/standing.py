@@ -108,7 +108,6 @@ class Inputs(Struct, frozen=True, omit_defaults=True):
 class StoredDecision(Struct, frozen=True, omit_defaults=True):
     """A decision about a placement in full; its shared explanation is a part of its own."""
 
-    id: str
     inputs: Inputs
     choice: Choice
 

@@ -122,6 +122,20 @@ class Placer:
             self._known.pop(key, None)
         self._waiting[key] = True
 
+    def resume(self, key: str, clusters: tuple[str, ...], totals: tuple[int, ...]) -> bool:
+        """Goes on from a decision that was made before: it is looked at as if something had
+        changed, and made anew only where that asks for it. Says if that can be done.
+        """
+        group = self._class_of[key]
+        timed = any(one.seconds is not None for one in group.placement.tolerations)
+        known = all(name in self.columns.row for name in clusters)
+        if not group.by_columns or timed or not known or group.admitted is not None:
+            return False
+        self._waiting.pop(key, None)
+        self.ledger.set(key, clusters)
+        group.note(self.columns, key, Choice(key, clusters, totals))
+        return True
+
     def drop(self, key: str) -> None:
         """Forgets a placement and its decisions."""
         self._known.pop(key, None)
@@ -214,16 +228,31 @@ class Placer:
 
     def _due(self, group: _Class, now_ms: int) -> tuple[list[str], Asked | None]:
         """Which members must be decided: new ones, those whose time has come, those affected."""
+        is_first = group.admitted is None
         before = self._renew(group, now_ms)
         due = {key: True for key, at in group.due_ms.items() if at <= now_ms}
         if self._waiting:
             due.update({key: True for key in group.members if key in self._waiting})
+        if is_first and group.line and group.admitted is not None:
+            return self._resumed(group, group.admitted, due)
         if group.admitted is None or before is None:
             return list(due), None
         if not group.by_columns or group.admitted.broken or before.broken:
             return list(group.members), None
         due.update({key: True for key in self._known if key in group.members})
         affected, asked = self._affected(group, before, group.admitted)
+        due.update(dict.fromkeys(affected, True))
+        return [key for key in due if key in group.members], asked
+
+    def _resumed(
+        self, group: _Class, now: Admitted, due: dict[str, bool]
+    ) -> tuple[list[str], Asked | None]:
+        """Of members that were decided before anything was known here, all are asked."""
+        if now.broken:
+            return list(group.members), None
+        group.due_ms.update(dict.fromkeys(group.line, now.until_ms))
+        affected, asked = self._affected(group, now, now)
+        asked.sunk = np.ones_like(asked.sunk)
         due.update(dict.fromkeys(affected, True))
         return [key for key in due if key in group.members], asked
 

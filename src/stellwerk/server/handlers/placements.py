@@ -10,6 +10,7 @@ from stellwerk.core.model.commands import DeletePlacement
 from stellwerk.server import applying
 from stellwerk.server import standing_models as models
 from stellwerk.server.handlers.workloads import EFFECT_S, AnyRequest, actor_of
+from stellwerk.server.placement_differences import difference as compare
 from stellwerk.server.placements import PlacementPages
 from stellwerk.server.services import SETTLE_S, Given
 
@@ -158,7 +159,12 @@ async def replay(decision: FromPath[str], services: Given) -> models.Replayed:
 )
 async def difference(first: FirstOf, second: SecondOf, services: Given) -> models.Difference:
     """Why one decision about a placement isn't another: inputs, verdicts and scores."""
-    return await asyncio.to_thread(PlacementPages(services.store).difference, first, second)
+    pages = PlacementPages(services.store)
+
+    def ask() -> models.Difference:
+        return compare(pages.load("", first), pages.load("", second))
+
+    return await asyncio.to_thread(ask)
 
 
 HANDLERS = [
