@@ -55,6 +55,7 @@ SENTENCES = [
         ev.WorkloadEnded(ID, "Cancelled", Reason("cancelled", {"actor": "bob"})),
         "Cancelled: cancelled by bob",
     ),
+    (ev.GateChanged(ID), "nothing but room keeps it from starting now"),
     (ev.LeaderChanged(1, "0.1.0"), ""),
     (ev.ClusterObserved(Cluster("lab", "local", ())), ""),
     (ev.NodeQuarantined("lab", "n1", Reason("node_faulty")), ""),

@@ -89,6 +89,20 @@ _OPTIONS = (
     ),
     click.option("--priority", metavar="N", help="-1000 to 1000; higher goes first."),
     click.option("--queue", shell_complete=complete_queues, help="The queue it waits in."),
+    click.option("--array", default="", metavar="0-99%8", help="One for each index, 8 at a time."),
+    click.option(
+        "--sweep",
+        "sweeps",
+        multiple=True,
+        metavar="NAME=A,B",
+        help="One for each value of a variable, or each combination.",
+    ),
+    click.option(
+        "--after",
+        multiple=True,
+        metavar="ok:NAME",
+        help="Start when NAME has succeeded (any: is over, fail: failed).",
+    ),
     click.option("--gpu-memory", metavar="12Gi", help="Share a GPU: this much of its memory."),
     click.option("--time-limit", metavar="2h", help="Stopped, with notice, after this time."),
     click.option("--checkpoint-grace", metavar="90s", help="Time to save when it must stop."),
@@ -149,6 +163,9 @@ def wish_of(file: str | None, flags: dict[str, Any], outcome: str) -> Wish:
         key=flags.get("key", ""),
         plan=flags.get("plan", ""),
         allow_large=flags["yes"],
+        after=tuple(flags["after"]),
+        array=flags["array"],
+        sweep=_sweeps(flags["sweeps"], problems),
     )
     if problems:
         if not unclear:
@@ -285,6 +302,21 @@ def _secrets(given: Sequence[str], problems: list[Problem]) -> dict[str, str]:
             remedy = f"export {name}, or {name}=@FILE"
             problems.append(Problem("usage/secret", f"${name} isn't set here", remedy))
     return secrets
+
+
+def _sweeps(given: Sequence[str], problems: list[Problem]) -> dict[str, tuple[str, ...]]:
+    swept: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, mark, values = text.partition("=")
+        if not (name and mark and values):
+            remedy = "write --sweep lr=1e-3,1e-4"
+            problems.append(Problem("usage/sweep", f"`{text}` names no values", remedy))
+        elif name in swept:
+            remedy = f"write all its values in one --sweep {name}=…"
+            problems.append(Problem("usage/sweep", f"`{name}` is given twice", remedy))
+        else:
+            swept[name] = tuple(values.split(","))
+    return swept
 
 
 def _labels(given: Sequence[str], problems: list[Problem]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from stellwerk.client.ahead import Expected, Forecasts, Planned
+from stellwerk.client.arrays import ArrayCalls
 from stellwerk.client.bulk import SHOWN, ChangedMany, Verb, Which
 from stellwerk.client.connection import UnreachableError
 from stellwerk.client.execs import Execs
@@ -55,7 +56,7 @@ ASK_BLOBS = 100_000
 LONG_POLL_MS = 25_000
 
 
-class Client(Execs, PlacementCalls, MachineCalls):
+class Client(ArrayCalls, Execs, PlacementCalls, MachineCalls):
     """A connection to one server, which is started when it is first needed (`start=False`: not)."""
 
     # submitting
@@ -97,6 +98,9 @@ class Client(Execs, PlacementCalls, MachineCalls):
             key=given.get("key", ""),
             plan=given.get("plan", ""),
             allow_large=given.get("allow_large", False),
+            after=tuple(given.get("after") or ()),
+            array=given.get("array", ""),
+            sweep={k: tuple(map(str, v)) for k, v in (given.get("sweep") or {}).items()},
         )
         prepared: Prepared = prepare.prepare(wish, self.settings)
         return prepared

@@ -46,6 +46,9 @@ class Wish(NamedTuple):
     key: str = ""
     plan: str = ""
     allow_large: bool = False
+    after: tuple[str, ...] = ()
+    array: str = ""
+    sweep: Mapping[str, tuple[str, ...]] = {}
 
 
 class Prepared(NamedTuple):
@@ -168,6 +171,9 @@ def _submission(
         held=wish.held,
         key=wish.key or os.urandom(12).hex(),
         plan=wish.plan,
+        after=list(wish.after),
+        array=wish.array,
+        sweep={name: list(values) for name, values in wish.sweep.items()},
     )
 
 
@@ -206,7 +212,9 @@ def _task_in(text: str, name: str, wish: Wish, kind: Kind) -> Task:
     read = import_module("stellwerk.core.describe.tasks").read
     if kind == "sbatch":
         read = import_module("stellwerk.core.describe.sbatch").read_batch
-    found = read(text, file=name, env=wish.env, secrets=wish.secrets, overrides=wish.overrides)
+    swept = {name: values[0] for name, values in wish.sweep.items() if values}
+    env = {**swept, **wish.env}
+    found = read(text, file=name, env=env, secrets=wish.secrets, overrides=wish.overrides)
     task, problems = found.task, found.refusals
     if problems or not isinstance(task, Task):
         raise SpecError([structs.replace(one, file=one.file or name) for one in problems])

@@ -66,6 +66,9 @@ class Submission(Struct, omit_defaults=True):
     held: bool = False
     key: str = ""
     plan: str = ""
+    after: list[str] = []
+    array: str = ""
+    sweep: dict[str, list[str]] = {}
 
 
 class Given(TypedDict, total=False):
@@ -82,6 +85,9 @@ class Given(TypedDict, total=False):
     key: str
     plan: str
     allow_large: bool
+    after: Sequence[str]
+    array: str
+    sweep: Mapping[str, Sequence[str]]
 
 
 class Told(Struct):
@@ -95,7 +101,8 @@ class Told(Struct):
 class Submitted(Struct):
     """The answer to a submission: the workload is durable from here on.
 
-    `repeated`: the key was known, and the same task submitted under it at `submitted_ms`.
+    `repeated`: the key was known, and the same task submitted under it at `submitted_ms`. Of an
+    array it is the first element's id, the array's name, and the `count` of its elements.
     """
 
     id: str
@@ -104,6 +111,7 @@ class Submitted(Struct):
     notices: list[Told] = []
     repeated: bool = False
     submitted_ms: int = 0
+    count: int = 1
 
 
 class SubmittedMany(Struct):
@@ -295,7 +303,10 @@ class DecisionView(Struct):
 
 
 class Holder(Struct):
-    """Who holds some of what another waits for; when it likely ends, and when at the latest."""
+    """Who holds some of what another waits for; when it likely ends, and when at the latest.
+
+    `passed`: it stands behind the waiting one in the queue and started before it.
+    """
 
     id: str
     name: str
@@ -305,10 +316,14 @@ class Holder(Struct):
     since_ms: int
     likely_ms: int | None = None
     latest_ms: int | None = None
+    passed: bool = False
 
 
 class Explained(Struct):
-    """Why a workload is where it is, or why it waits."""
+    """Why a workload is where it is, or why it waits.
+
+    `current` is what would be decided on a waiting one at its `at_ms`; it isn't stored.
+    """
 
     name: str
     phase: str
@@ -320,6 +335,8 @@ class Explained(Struct):
     seq: int = 0
     holders: list[Holder] = []
     more_holders: int = 0
+    current: DecisionView | None = None
+    passed_until_ms: int | None = None
 
 
 class EventRecord(Struct):

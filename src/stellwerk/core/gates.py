@@ -53,7 +53,7 @@ def is_alive(state: State, id: WorkloadId) -> bool:
 
 
 def _in_array(part: ArrayPart | None) -> Gate:
-    return "array" if part is not None and part.limit else ""
+    return "array" if part is not None and part.id and part.limit else ""
 
 
 def settle(state: State) -> list[ev.Event]:

@@ -115,7 +115,7 @@ def build_order(
         name=workload.name,
         project=workload.project,
         ranks=ranks,
-        env={**task.envs, **common},
+        env={**task.envs, **common, **of_array(workload)},
         setup=task.setup,
         setup_env=setup_environment(task, addresses=addresses, rank=0, alternative=alternative),
         script="" if launch.argv else task.run,
@@ -134,6 +134,12 @@ def build_order(
         time_limit_ms=workload.policies.time_limit_ms,
         shell="interactive" if task.shell == "interactive" else "snapshot",
     )
+
+
+def of_array(workload: Workload) -> dict[str, str]:
+    """What an element of an array is given beside what all of them see."""
+    part = workload.array
+    return part.environment(part.id) if part is not None else {}
 
 
 def _address(node: Node | None) -> str:

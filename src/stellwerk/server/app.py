@@ -14,6 +14,7 @@ from stellwerk.drivers.base import DriverError
 from stellwerk.server import problems
 from stellwerk.server.handlers import (
     again,
+    arrays,
     blobs,
     bulk,
     control,
@@ -44,6 +45,7 @@ BODY_BYTES = 4 * 2**20
 HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *control.HANDLERS,
     *workloads.HANDLERS,
+    *arrays.HANDLERS,
     *again.HANDLERS,
     *bulk.HANDLERS,
     *plan.HANDLERS,

@@ -13,6 +13,7 @@ import msgspec
 
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.ids import WorkloadId, digest
 from stellwerk.core.model.workload import ENDED, WAITING, Phase
 from stellwerk.server.bulk_models import ChangedMany, ChangeMany, RefusedOne, Verb
@@ -190,6 +191,8 @@ def _choose_one(services: Services, verb: Verb, name: str, chosen: _Chosen, sugg
     except StoreError as error:
         chosen.refuse(name, error.problems[0])
         return True
+    if row is None and _choose_array(services, verb, name, chosen):
+        return True
     if row is None:
         problem = Problem("find/workload", f"there is no workload `{name[:80]}`")
         chosen.refuse(name, services.unknown(name).problems[0] if suggest else problem)
@@ -202,6 +205,18 @@ def _choose_one(services: Services, verb: Verb, name: str, chosen: _Chosen, sugg
     else:
         chosen.refuse(name, Problem(rule.code, f"{one.name} is {one.phase}", rule.help))
     return True
+
+
+def _choose_array(services: Services, verb: Verb, name: str, chosen: _Chosen) -> bool:
+    """Takes the elements of an array to which something can be done; says whether there is one."""
+    wanted = WorkloadFilter(live=False, labels={ARRAY_LABEL: name}, project=PROJECT)
+    found = services.store.picked(wanted)
+    for one in found:
+        if one.phase in RULES[verb].acts_on:
+            chosen.to_change[one.id] = one
+        elif one.phase in RULES[verb].done_in:
+            chosen.done[one.id] = one
+    return bool(found)
 
 
 def _in_order(verb: Verb, chosen: Iterable[Picked]) -> list[Picked]:

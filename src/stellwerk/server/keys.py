@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stellwerk.core.model.commands import Command, Submit
-from stellwerk.core.model.ids import BlobHash, WorkloadId
+from stellwerk.core.model.commands import Command, Submit, anonymous
+from stellwerk.core.model.ids import BlobHash
 from stellwerk.engine.orders import Launch
 from stellwerk.store import BlobStore, StoreError
 
@@ -41,7 +41,7 @@ class Keys:
 
 def _without_names(submit: Submit) -> Submit:
     """What the submission itself makes up differs each time; the task has the name asked for."""
-    return replace(submit, id=WorkloadId(""), name="", task=BlobHash(""))
+    return replace(anonymous(submit), task=BlobHash(""))
 
 
 def _content(stored: bytes) -> tuple[Any, ...]:

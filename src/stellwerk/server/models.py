@@ -55,7 +55,8 @@ class SubmitItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source is the caller's own. `env` fills or overrides variables (`null`: take it from the file),
     `secrets` are sealed and never shown. `in_place` runs `argv` in `cwd` with `caller_env`.
     A repeated `key` gives the same workload again instead of another one. With the id of a `plan`
-    it is refused when that isn't true any more.
+    it is refused when that isn't true any more. `array` (`0-99%8`) or `sweep` (values by variable)
+    make many workloads of it; `after` (`ok:NAME`) names those whose end it waits for.
     """
 
     text: Text = ""
@@ -74,6 +75,9 @@ class SubmitItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held: bool = False
     key: Annotated[str, Meta(max_length=200)] = ""
     plan: Annotated[str, Meta(max_length=200)] = ""
+    after: list[str] = []
+    array: str = ""
+    sweep: dict[str, list[str]] = {}
 
 
 class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,7 +101,8 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 class Submitted(msgspec.Struct, frozen=True):
     """The workload that a submit made or, if `repeated`, that the same key had made before.
 
-    `submitted_ms` is when that was.
+    `submitted_ms` is when that was. Of an array it is the first element's id, the array's name, and
+    the `count` of its elements.
     """
 
     id: str
@@ -106,6 +111,7 @@ class Submitted(msgspec.Struct, frozen=True):
     notices: list[Told]
     repeated: bool = False
     submitted_ms: int = 0
+    count: int = 1
 
 
 class SubmittedMany(msgspec.Struct, frozen=True):
@@ -347,7 +353,12 @@ class PlanAnswer(msgspec.Struct, frozen=True):
 
 
 class Explain(msgspec.Struct, frozen=True):
-    """Why here, why not there, why not yet; `more_holders` counts those that aren't listed."""
+    """Why here, why not there, why not yet; `more_holders` counts those that aren't listed.
+
+    `decision` is stored: of what waits the one that first told of reasons of this kind. `current`
+    is what would be decided at its `at_ms`, by the numbers of that moment; so are the `reasons`.
+    Until `passed_until_ms` smaller work may pass; then what this needs is kept for it.
+    """
 
     id: str
     name: str
@@ -359,6 +370,8 @@ class Explain(msgspec.Struct, frozen=True):
     seq: int
     holders: list[HolderView] = []
     more_holders: int = 0
+    current: DecisionView | None = None
+    passed_until_ms: int | None = None
 
 
 class EventView(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from litestar.params import SkipValidation
 
 from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Run, Workload
@@ -238,6 +239,13 @@ class Services:
         """Says that there is no such workload, and which one may have been meant."""
         from difflib import get_close_matches
 
+        elements = WorkloadFilter(live=False, labels={ARRAY_LABEL: ref}, project=PROJECT, limit=1)
+        if element := self.store.workloads(elements):
+            return StellwerkError.of(
+                "find/workload",
+                f"`{ref[:80]}` is an array, not one workload",
+                f"name one of its elements, such as `{element[0].workload.name}`; `stw ps {ref}`",
+            )
         newest = self.store.workloads(WorkloadFilter(live=False, sort="newest", limit=CLOSE_NAMES))
         close = get_close_matches(ref, [row.workload.name for row in newest], 1)
         return StellwerkError.of(

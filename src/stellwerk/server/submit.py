@@ -16,6 +16,14 @@ from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.server import planning
 from stellwerk.server.accept import Accepted, ReadItem, Surroundings, accept, accept_all
+from stellwerk.server.arrays import (
+    Element,
+    after_of,
+    elements_of,
+    readable,
+    resolve_after,
+    with_array_ids,
+)
 from stellwerk.server.ids import Ids
 from stellwerk.server.models import PlanAnswer, SubmitItem, SubmittedMany, Told
 from stellwerk.server.outlook import Outlook, forecast_view
@@ -41,9 +49,13 @@ class Submits:
         if any(item.plan for item in items):
             await self._hold_to_plan(items, actor)
         now_ms = self._services.clock.now_ms()
-        ids = [self._ids.give(now_ms) for _ in items]
         async with self._services.gate.passing():
-            accepted, commands = await asyncio.to_thread(self._commands, items, ids, actor, now_ms)
+            accepted = await asyncio.to_thread(self._accept, items, actor)
+            told = (after_of(item, one) for item, one in zip(items, accepted, strict=True))
+            after = await resolve_after(self._services, told)
+            elements = elements_of(items, accepted, after)
+            ids = [self._ids.give(now_ms) for _ in elements]
+            commands = await asyncio.to_thread(self._commands, elements, ids, actor, now_ms)
             acks = await self._services.take(commands)
         return _answer(acks, accepted)
 
@@ -98,12 +110,16 @@ class Submits:
                 return
             seq = await self._services.engine.changed(seq, left_s)
 
+    def _accept(self, items: Sequence[SubmitItem], actor: str) -> list[Accepted]:
+        if any(item.sweep for item in items):
+            items = [readable(item) for item in items]
+        return accept_all(items, self._read, self._around(actor))
+
     def _commands(
-        self, items: Sequence[SubmitItem], ids: list[WorkloadId], actor: str, now_ms: int
-    ) -> tuple[list[Accepted], list[NewCommand]]:
+        self, elements: Sequence[Element], ids: list[WorkloadId], actor: str, now_ms: int
+    ) -> list[NewCommand]:
         store = self._services.store
-        accepted = accept_all(items, self._read, self._around(actor))
-        first = {one: item for item, one in zip(items, accepted, strict=True)}
+        first = {one.accepted: one.item for one in reversed(elements)}
         for one in first:
             one.mounted.prepare(store.blobs)
         launches = [
@@ -111,14 +127,14 @@ class Submits:
             for one, item in first.items()
         ]
         tasks = dict(zip(first, store.blobs.put_many(launches), strict=True))
-        commands = [
-            NewCommand(actor, PROJECT, item.key, _submit(item, one, workload, tasks[one]))
-            for item, one, workload in zip(items, accepted, ids, strict=True)
+        return [
+            NewCommand(actor, PROJECT, one.key, _submit(one, id, tasks[one.accepted]))
+            for one, id in with_array_ids(elements, ids)
         ]
-        return accepted, commands
 
 
-def _submit(item: SubmitItem, one: Accepted, workload: WorkloadId, task: BlobHash) -> Submit:
+def _submit(element: Element, workload: WorkloadId, task: BlobHash) -> Submit:
+    item, one = element.item, element.accepted
     return Submit(
         id=workload,
         name=one.name,
@@ -131,6 +147,8 @@ def _submit(item: SubmitItem, one: Accepted, workload: WorkloadId, task: BlobHas
         labels={**one.read.task.labels, **item.labels},
         policies=one.lowered.policies,
         held=item.held,
+        after=element.after,
+        array=element.part,
     )
 
 

@@ -13,7 +13,8 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import Struct
 
-from stellwerk.core.model.commands import Command, Envelope, Submit, subject
+from stellwerk.core.model.commands import Command, Envelope, Submit, anonymous, subject
+from stellwerk.core.model.gates import ARRAY_LABEL, ArrayPart
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.store import facts, schema
 from stellwerk.store.errors import StoreError, refusal
@@ -59,7 +60,7 @@ Agrees = Callable[[Command, Command], bool]
 def alike(first: Command, again: Command) -> bool:
     """Whether two commands are equal but for what each submission makes up itself."""
     if isinstance(first, Submit) and isinstance(again, Submit):
-        first = msgspec.structs.replace(first, id=again.id, name=again.name)
+        return anonymous(first) == anonymous(again)
     return first == again
 
 
@@ -177,10 +178,21 @@ def _named(command: Command, book: NameBook) -> tuple[Command, str]:
     """A submit under the name that is its own from now on; other commands as they are."""
     if not isinstance(command, Submit):
         return command, ""
+    if command.array is not None and command.array.id:
+        return _element(command, command.array, book)
     name = book.give(command.project, command.name)
     if name != command.name:
         command = msgspec.structs.replace(command, name=name)
     return command, name
+
+
+def _element(command: Submit, part: ArrayPart, book: NameBook) -> tuple[Command, str]:
+    """An element of an array, whose name and index together are its own name."""
+    array = book.give_array(command.project, command.name, part.id, part.highest)
+    name = f"{array}-{part.index}"
+    part = msgspec.structs.replace(part, name=array)
+    labels = {**command.labels, ARRAY_LABEL: array}
+    return msgspec.structs.replace(command, name=name, array=part, labels=labels), name
 
 
 def _known(conn: sa.Connection, items: Sequence[NewCommand]) -> dict[tuple[str, str], _First]:

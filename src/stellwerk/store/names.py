@@ -34,6 +34,7 @@ class NameBook:
         self._last: dict[tuple[str, str], int] = {}
         self._given: dict[tuple[str, str], int] = {}
         self._numbered_known: dict[tuple[str, str], bool] = {}
+        self._arrays: dict[str, str] = {}
 
     def give(self, project: str, base: str) -> str:
         """The base itself if it is free, else with the next free number."""
@@ -47,6 +48,31 @@ class NameBook:
             number += 1
         self._set(project, base, number)
         return f"{base}-{number}"
+
+    def give_array(self, project: str, base: str, array: str, highest: int) -> str:
+        """The name of an array, the same for all its elements; with it go ``name-0`` and so on."""
+        known = self._arrays.get(array)
+        if known is not None:
+            return known
+        name = self.give(project, base)
+        while self._has_any_of(project, name, highest):
+            name = self.give(project, base)
+        self._set(project, name, max(highest, self._last_of(project, name), 1))
+        for index in range(min(highest, 1) + 1):  # numbers begin with 2
+            self._set(project, f"{name}-{index}", 1)
+        self._arrays[array] = name
+        return name
+
+    def _has_any_of(self, project: str, name: str, highest: int) -> bool:
+        """Whether somebody has a name that an element is to have."""
+        self._learn_numbered(project, name)
+        begins = f"{name}-"
+        numbers = (
+            key[len(begins) :]
+            for (owner, key), last in self._last.items()
+            if last and owner == project and key.startswith(begins)
+        )
+        return any(one.isascii() and one.isdecimal() and int(one) <= highest for one in numbers)
 
     def save(self) -> None:
         """Writes what was given."""

@@ -34,7 +34,7 @@ from stellwerk.store.places import check_place
 from stellwerk.store.retention import Retention
 from stellwerk.store.secrets import SecretStore
 from stellwerk.store.verify import verify
-from stellwerk.store.views import Picked, Position, Wait, WorkloadFilter, WorkloadRow
+from stellwerk.store.views import ArrayRow, Picked, Position, Wait, WorkloadFilter, WorkloadRow
 from stellwerk.store.writer import Writer
 
 T = TypeVar("T")
@@ -228,6 +228,10 @@ class Store:
     def count(self, wanted: WorkloadFilter) -> int:
         """How many workloads a filter asks for, all pages together."""
         return self._read(lambda conn: views.count(conn, wanted))
+
+    def arrays(self, label: str, project: str, name: str = "") -> list[ArrayRow]:
+        """All arrays, the newest first, or the one of a name."""
+        return self._read(lambda conn: views.arrays(conn, label, project, name), snapshot=True)
 
     def picked(self, wanted: WorkloadFilter) -> list[Picked]:
         """Like `workloads`, for many: only what they are called and the phase they are in."""

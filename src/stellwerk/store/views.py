@@ -41,8 +41,9 @@ class WorkloadRow(Struct, frozen=True):
 class WorkloadFilter(Struct, frozen=True):
     """Which workloads to list. Empty fields ask for nothing; all others must hold together.
 
-    ``name`` may have ``*`` and ``?``. ``after`` is the ``order`` of the last one already seen, and
-    ``after_priority`` its priority where ``sort`` is ``line``: as they are served.
+    ``name`` may have ``*`` and ``?``. Those with the label ``without_label`` are left out.
+    ``after`` is the ``order`` of the last one already seen, and ``after_priority`` its priority
+    where ``sort`` is ``line``: as they are served.
     """
 
     live: bool = True
@@ -53,6 +54,7 @@ class WorkloadFilter(Struct, frozen=True):
     project: str = ""
     queue: str = ""
     kind: str = ""
+    without_label: str = ""
     sort: Literal["newest", "oldest", "line"] = "oldest"
     after: int = 0
     after_priority: int = 0
@@ -221,6 +223,10 @@ def _conditions(wanted: WorkloadFilter) -> list[sa.ColumnElement[bool] | sa.Text
         conditions.append(_named(wanted.name))
     for key, value in wanted.labels.items():
         conditions.append(_labelled(key, value))
+    if wanted.without_label:
+        rows = schema.labels.c
+        labelled = sa.select(rows.workload).where(rows.key == wanted.without_label)
+        conditions.append(_w.id.not_in(labelled))
     if wanted.after:
         conditions.append(_after(wanted))
     return conditions
@@ -248,6 +254,40 @@ def _named(pattern: str) -> sa.ColumnElement[bool]:
 def _labelled(key: str, value: str) -> sa.ColumnElement[bool]:
     rows = schema.labels.c
     return _w.id.in_(sa.select(rows.workload).where(rows.key == key, rows.value == value))
+
+
+class ArrayRow(NamedTuple):
+    """An array: an element of it, and how many of them are in each phase."""
+
+    name: str
+    first: Workload
+    phases: dict[str, int]
+
+
+def arrays(conn: sa.Connection, label: str, project: str, name: str = "") -> list[ArrayRow]:
+    """All arrays, the newest first, or the one of a name; ``label`` is what elements have."""
+    rows = schema.labels.c
+    query = (
+        sa.select(rows.value, _w.phase, sa.func.count(), sa.func.min(_w.order))
+        .join_from(schema.labels, schema.workloads, rows.workload == _w.id)
+        .where(rows.key == label, _w.project == project)
+        .group_by(rows.value, _w.phase)
+    )
+    counted = [
+        tuple(row) for row in conn.execute(query.where(rows.value == name) if name else query)
+    ]
+    orders: dict[str, int] = {}
+    phases: dict[str, dict[str, int]] = {}
+    for array, phase, count, order in counted:
+        orders[array] = min(orders.get(array, order), order)
+        phases.setdefault(array, {})[phase] = int(count)
+    names = sorted(orders, key=lambda one: -orders[one])
+    found: list[ArrayRow] = []
+    for array in names:
+        row = conn.execute(sa.select(*_ROW).where(_w.order == orders[array])).first()
+        if row is not None:
+            found.append(ArrayRow(array, _row(tuple(row)).workload, phases[array]))
+    return found
 
 
 def position(conn: sa.Connection, id: WorkloadId) -> Position | None:

@@ -130,7 +130,7 @@ def test_times_without_an_end() -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        "--array=0-9", "-a 1", "-d afterok:1", "-w node3", "--exclusive", "--begin=now+1hour",
+        "-w node3", "--exclusive", "--begin=now+1hour",
         "-H", "-L matlab:1", "--container-image=x", "hetjob",
     ],
 )  # fmt: skip
@@ -167,9 +167,21 @@ def test_what_is_wrong(options: list[str], code: str | None) -> None:
         assert refused(*options) == [(code, 2)]
 
 
+def test_arrays_and_dependencies_are_labels() -> None:
+    """With names in the place of numbers; what can't be waited for is told at its line."""
+    found = task("-a 0-9%2", "-d afterok:prep:data,afternotok:x")
+    assert found.labels == {
+        "stellwerk/array": "0-9%2",
+        "stellwerk/after": "ok:prep, ok:data, fail:x",
+    }
+    wrong = [(["-a 9-0"], "spec/value"), (["-d singleton"], "spec/value")]
+    for options, code in [*wrong, (["-d afterok:a?afterok:b"], "spec/value")]:
+        assert refused(*options) == [(code, 2)]
+
+
 def test_many_faults_at_once() -> None:
     """All of them, in the order of their lines."""
-    found = refused("-c x", "--array=1", "--gpus=??")
+    found = refused("-c x", "--exclusive", "--gpus=??")
     assert [line for _, line in found] == [2, 3, 4]
 
 
@@ -234,7 +246,7 @@ def test_slurm_variables_that_the_body_reads() -> None:
     printed = run(script("-J a -c 3", body=body))
     assert printed.startswith("3 a 1 1\n")
     assert "SLURM_PROCID" not in printed
-    found = task(body="echo $SLURM_ARRAY_TASK_ID")
+    found = task(body="echo $SLURM_STEP_ID")
     assert found.notices[0].code == "spec/sbatch-variable"
 
 

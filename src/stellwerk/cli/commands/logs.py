@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import click
 
 from stellwerk.cli import family
+from stellwerk.cli.arrays import is_array, print_logs
 from stellwerk.cli.commands.run import followed
 from stellwerk.cli.errors import NOT_FOUND, OURS, CommandError, exit_code_of, lines_of, usage
 from stellwerk.cli.follow import job_code, output_of
@@ -79,6 +80,8 @@ def command(
             narrator.say(_silent(client.get(name), "setup" if only_setup else "it"))
         return job_code(client.get(name)) if follows and client.get(name).ended else 0
     except StellwerkError as error:
+        if is_array(client, name, error):
+            return print_logs(client, name, narrator, follows=follows)
         if not follows:
             raise
         return _ours(error, narrator)

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 import click
 
+from stellwerk.cli.arrays import row_of
 from stellwerk.cli.output import Output, limit_option, list_options, most_of, write_list
 from stellwerk.cli.render.phases import DOING
 from stellwerk.cli.render.workloads import columns
@@ -12,7 +13,9 @@ from stellwerk.cli.session import complete_names, connect, label_of, now_ms, par
 from stellwerk.cli.watching import watched
 from stellwerk.client.api import Client
 from stellwerk.client.parts import Query, list_query
+from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import Row
+from stellwerk.core.model.gates import ARRAY_LABEL
 
 
 @click.command("ps", epilog="Example: stw ps -A 'sweep-*' --phase Failed")
@@ -46,7 +49,12 @@ def command(
     most = most_of(limit, output)
 
     def show() -> None:
-        rows, total = _rows(client, query, pattern, most, whole=bool(output.sort))
+        if output.for_people and not (pattern or labels or phase):
+            rows, total = _folded(
+                client, query, None if output.sort else most, everything=everything
+            )
+        else:
+            rows, total = _rows(client, query, pattern, most, whole=bool(output.sort))
         write_list(
             rows,
             columns(now_ms()),
@@ -75,13 +83,29 @@ def _rows(
     return rows, len(rows)
 
 
+def _folded(
+    client: Client, query: Query, most: int | None, *, everything: bool
+) -> tuple[list[Row], int | None]:
+    """The rows with each array as one of them; `stw ps NAME` shows its elements."""
+    found = client.listing([*query, ("elements", "0")], limit=most, total=True)
+    try:
+        arrays = client.arrays(all=everything)
+    except ApiError:  # a server of an older version has none
+        arrays = ()
+    rows = [*found.items, *map(row_of, arrays)]
+    if arrays:
+        rows.sort(key=lambda row: -row.submitted_ms)
+    return rows[:most], None if found.total is None else found.total + len(arrays)
+
+
 def _spelled(phase: str | None) -> str | None:
     wanted = phase.capitalize() if phase and phase.islower() else phase
     return "SettingUp" if wanted and wanted.lower() == "settingup" else wanted
 
 
 def _matches(row: Row, pattern: str) -> bool:
-    return fnmatchcase(row.name, pattern) or row.id.startswith(pattern)
+    in_array = row.labels.get(ARRAY_LABEL) == pattern
+    return in_array or fnmatchcase(row.name, pattern) or row.id.startswith(pattern)
 
 
 def _names_an_end(phase: str | None) -> bool:

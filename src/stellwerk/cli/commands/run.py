@@ -64,6 +64,9 @@ def command(file: str | None, **flags: Any) -> int:
     if flags["output_format"] == "name":
         click.echo(submitted.name)
         return 0
+    if submitted.count > 1 or flags["array"] or flags["sweeps"]:
+        narrator.say(f"  next: stw ps {submitted.name}   or: stw wait {submitted.name}")
+        return 0
     if flags["detach"] or flags["hold"]:
         verb = "release" if flags["hold"] else "logs -f"
         narrator.say(f"  next: stw {verb} {submitted.name}   or: stw show {submitted.name}")
@@ -88,6 +91,8 @@ def followed(client: Client, id: str, narrator: Narrator, offset: int = 0) -> in
 def told_submitted(submitted: Submitted) -> str:
     """`submitted digits (w-…)`, or that and when its key was used before."""
     what = f"{submitted.name} ({submitted.id})"
+    if submitted.count > 1:
+        what = f"{submitted.name}, {submitted.count:,} workloads"
     if not submitted.repeated:
         return f"submitted {what}"
     now = now_ms()

@@ -4,6 +4,7 @@ import time
 
 import click
 
+from stellwerk.cli.arrays import waited
 from stellwerk.cli.errors import STILL_WAITING, StopError
 from stellwerk.cli.follow import job_code
 from stellwerk.cli.output import Output, list_options, narrate, write_list
@@ -31,7 +32,7 @@ def command(names: tuple[str, ...], until: Until, timeout: float | None, output:
     for name in names:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
-            rows.append(client.wait(name, until, left))
+            rows += waited(client, name, until, left)
         except TimeoutError as error:
             narrate(f"still waiting: {error}")
             raise StopError(STILL_WAITING) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from stellwerk.core.describe import arrays
 from stellwerk.core.describe.fields import (
     Reader,
     did_you_mean,
@@ -180,6 +181,8 @@ EXTRAS: dict[str, Reader] = {
     "notice": notice_signals,
     "abort-when": abort_when,
     "setup-cache": setup_inputs,
+    "after": arrays.after,
+    "array": arrays.array,
     **WISHES,
 }
 

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from stellwerk.core.describe.arrays import ARRAY_REMEDY, read_array, read_dependency
 from stellwerk.core.describe.environment import Given, check_name, read_environment
+from stellwerk.core.describe.extras import PREFIX
 from stellwerk.core.describe.fields import did_you_mean
 from stellwerk.core.describe.names import is_name
 from stellwerk.core.describe.nodes import Node, Report
@@ -111,9 +113,29 @@ def _task(
         time_limit_ms=amounts.time_ms,
         checkpoint_grace_ms=max((s.lead_ms for s in amounts.signals), default=0) or None,
         notice_signals=amounts.signals,
+        labels=_labels(report, found),
         output=found["output"].value if "output" in found else None,
         error_output=found["error"].value if "error" in found else None,
     )
+
+
+def _labels(report: Report, found: Mapping[str, Directive]) -> dict[str, str]:
+    """`--array` and `--dependency` as the labels that mean the same."""
+    labels: dict[str, str] = {}
+    array, waits = found.get("array"), found.get("dependency")
+    if array is not None:
+        wanted = read_array(array.value)
+        if isinstance(wanted, str):
+            report.problem("spec/value", array.place, "--array", wanted, ARRAY_REMEDY)
+        labels[f"{PREFIX}array"] = array.value
+    if waits is not None:
+        after = read_dependency(waits.value)
+        if isinstance(after, str):
+            remedy = "write `afterok:NAME`, `afterany:NAME` or `afternotok:NAME`"
+            report.problem("spec/value", waits.place, "--dependency", after, remedy)
+        else:
+            labels[f"{PREFIX}after"] = ", ".join(f"{one.when}:{one.name}" for one in after)
+    return labels
 
 
 def _directives(report: Report, text: str) -> list[Directive]:

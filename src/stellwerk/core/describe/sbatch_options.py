@@ -30,7 +30,7 @@ SHORT = {
 _USED: dict[str, Takes] = dict.fromkeys(
     ("job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem", "mem-per-cpu",
      "mem-per-gpu", "gres", "gpus", "gpus-per-node", "gpus-per-task", "time", "chdir", "signal",
-     "export", "constraint", "tmp", "output", "error"), "value",
+     "export", "constraint", "tmp", "output", "error", "array", "dependency"), "value",
 )  # fmt: skip
 _USED |= {"requeue": "nothing", "no-requeue": "nothing"}
 
@@ -71,8 +71,6 @@ _IGNORED: dict[str, tuple[Takes, str]] = {
 
 _BY_TASK_FILE = "use a task file with `image_id: docker:IMAGE`"
 _REFUSED: dict[str, tuple[Takes, str]] = {
-    "array": ("value", "arrays can't be run yet; submit the script once for each index"),
-    "dependency": ("value", "jobs can't wait for others yet; submit it when they are done"),
     "nodelist": ("value", "it names nodes of one Slurm cluster; use `stw run --infra`"),
     "nodefile": ("value", "it names nodes of one Slurm cluster; use `stw run --infra`"),
     "exclusive": ("maybe", "a node can't be had alone yet; ask for all its CPUs and accelerators"),

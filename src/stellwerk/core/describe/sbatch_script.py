@@ -40,7 +40,7 @@ def body_of(report: Report, text: str, flags: str, name: str, amounts: Amounts) 
     for variable in dict.fromkeys(_VARIABLE.findall(body)):
         if variable in values:
             before += f"export {variable}={values[variable]}\n"
-        else:
+        elif not variable.startswith("SLURM_ARRAY_"):  # an array's elements are given these
             message = f"the script reads `${variable}`, which only Slurm sets"
             report.notice("spec/sbatch-variable", Node("scalar", 1, 1), "", message)
     starter = _SRUN.search(body)

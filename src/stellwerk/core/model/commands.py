@@ -4,8 +4,9 @@ The API writes a command durably to the inbox and acknowledges it; the engine tu
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from stellwerk.core.model.gates import After, ArrayPart
+from stellwerk.core.model.gates import ARRAY_LABEL, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.resources import Shape
@@ -34,6 +35,15 @@ class Submit(Struct, frozen=True, tag="submit", omit_defaults=True):
     resumes: WorkloadId = WorkloadId("")
     after: tuple[After, ...] = ()
     array: ArrayPart | None = None
+
+
+def anonymous(submit: Submit) -> Submit:
+    """Without what each submission makes up itself: equal for two that ask for the same."""
+    part = submit.array
+    if part is not None:
+        part = replace(part, id=WorkloadId(""), name="")
+    labels = {key: value for key, value in submit.labels.items() if key != ARRAY_LABEL}
+    return replace(submit, id=WorkloadId(""), name="", array=part, labels=labels)
 
 
 class Cancel(Struct, frozen=True, tag="cancel"):

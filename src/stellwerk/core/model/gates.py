@@ -38,9 +38,9 @@ class After(Struct, frozen=True, omit_defaults=True):
 class ArrayPart(Struct, frozen=True, omit_defaults=True):
     """Which element of which array a workload is.
 
-    ``id`` is the array's own (`a-…`). ``limit`` of its elements may be
-    under way at a time (0 = all). ``lowest`` and ``highest`` are indices. ``env`` holds what this
-    element alone is given.
+    ``id`` is the array's own (`a-…`; "" for an element that is run once more, by itself). ``limit``
+    of its elements may be under way at a time (0 = all). ``lowest`` and ``highest`` are indices.
+    ``env`` holds what this element alone is given.
     """
 
     id: WorkloadId

@@ -47,7 +47,7 @@ class Gates:
     def enter(self, workload: Workload) -> None:
         """Takes a workload in, with what it waits for."""
         part = workload.array
-        if part is not None and part.id not in self.tallies:
+        if part is not None and part.id and part.id not in self.tallies:
             self.tallies[part.id] = Tally(part.count)
         self.keep_up(workload)
         if workload.gate != "after":
@@ -61,7 +61,7 @@ class Gates:
     def keep_up(self, workload: Workload) -> None:
         """Notes whether an element of a limited array is under way."""
         part = workload.array
-        if part is None or not part.limit:
+        if part is None or not (part.id and part.limit):
             return
         array = self.arrays.setdefault(part.id, Limited(part.limit))
         if workload.gate == "" and workload.phase != "Held":
@@ -93,7 +93,7 @@ class Gates:
             if not waiting:
                 self.dependents.pop(one.id, None)
         part = workload.array
-        if part is not None:
+        if part is not None and part.id:
             over += self._leave_array(workload, part)
         return over
 
@@ -123,6 +123,6 @@ def told(workload: Workload, id: WorkloadId, phase: str) -> tuple[After, ...]:
 def gate_after_release(workload: Workload) -> Gate:
     """What keeps a held workload when nobody holds it any more: a place in its array isn't kept."""
     part = workload.array
-    if workload.gate == "" and part is not None and part.limit:
+    if workload.gate == "" and part is not None and part.id and part.limit:
         return "array"
     return workload.gate

@@ -16,6 +16,7 @@ from msgspec import Meta
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.workload import Workload
@@ -117,7 +118,8 @@ def _submit_of(services: Services, workload: Workload, saved: Found | None) -> S
         priority=workload.priority,
         queue=workload.queue,
         kind=workload.kind,
-        labels=workload.labels,
+        labels={key: value for key, value in workload.labels.items() if key != ARRAY_LABEL},
+        array=workload.array and msgspec.structs.replace(workload.array, id=WorkloadId("")),
         policies=workload.policies,
         resumes=saved.workload.id if saved is not None else WorkloadId(""),
     )

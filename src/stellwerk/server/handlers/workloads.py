@@ -9,9 +9,13 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.workload import ENDED, WAITING, Phase, Workload
 from stellwerk.core.view import View
-from stellwerk.server.holders import holders_of
+from stellwerk.server.arrays import array_name, array_of
+from stellwerk.server.bulk import change_many
+from stellwerk.server.bulk_models import ChangeMany
+from stellwerk.server.holders import holders_of, passed_until_ms
 from stellwerk.server.models import (
     Batch,
     CancelBody,
@@ -27,7 +31,7 @@ from stellwerk.server.models import (
     SubmittedMany,
     Until,
 )
-from stellwerk.server.services import Given, Services
+from stellwerk.server.services import PROJECT, Given, Services
 from stellwerk.server.submit import GivenSubmits
 from stellwerk.store import WorkloadFilter
 
@@ -77,6 +81,10 @@ SortOf = Annotated[
 TotalOf = Annotated[
     bool, QueryParameter(name="total", description="Say how many there are on all pages.")
 ]
+ElementsOf = Annotated[
+    bool,
+    QueryParameter(name="elements", description="Elements of arrays too (GET /v1/arrays)."),
+]
 TimeoutOf = Annotated[
     int,
     QueryParameter(name="timeout_ms", ge=0, le=3_600_000, description="How long to wait at most."),
@@ -105,13 +113,15 @@ async def submit(
     phase = "Held" if data.held else "Pending"
     if found.repeated:
         phase = (await services.find(found.ids[0])).phase
+    many = data.array or data.sweep or len(found.ids) > 1
     return Submitted(
         id=found.ids[0],
-        name=found.names[0],
+        name=array_name(found.names[0]) if many else found.names[0],
         phase=phase,
         notices=found.notices,
         repeated=found.repeated > 0,
         submitted_ms=found.submitted_ms,
+        count=len(found.ids),
     )
 
 
@@ -153,6 +163,7 @@ async def list_workloads(
     queue: QueueOf = "",
     sort: SortOf = "newest",
     total: TotalOf = False,
+    elements: ElementsOf = True,
 ) -> Rows:
     """Workloads, newest first; without `all` only those that aren't over."""
     priority, _, order = after.rpartition(",")
@@ -167,9 +178,11 @@ async def list_workloads(
         limit=limit,
         after=int(order or 0),
         after_priority=int(priority or 0),
+        without_label="" if elements else ARRAY_LABEL,
     )
     await services.settled(LIST_SETTLE_S)
-    return await asyncio.to_thread(services.pages.rows, wanted, count=total)
+    view = services.engine.view()
+    return await asyncio.to_thread(services.pages.rows, wanted, count=total, view=view)
 
 
 def phases_of(given: list[str]) -> tuple[Phase, ...]:
@@ -205,7 +218,8 @@ async def show_workload(ref: FromPath[str], services: Given) -> Show:
     """Everything about one workload, by its name, its id, or the unique beginning of its id."""
     workload = await services.find(ref)
     folders, told = await services.folders(workload), await services.telemetry(workload)
-    return await asyncio.to_thread(services.pages.show, workload, folders, told)
+    view = services.engine.view() if workload.phase == "Pending" else None
+    return await asyncio.to_thread(services.pages.show, workload, folders, told, view)
 
 
 @get(
@@ -222,11 +236,15 @@ async def explain_workload(ref: FromPath[str], services: Given, run: RunOf = 0) 
 
 
 def _explained(services: Services, workload: Workload, run: int, view: View | None) -> Explain:
-    found = services.pages.explain(workload, run)
+    found = services.pages.explain(workload, run, view)
     if view is None or run:
         return found
-    holders, more = holders_of(services.store, view, found.decision)
-    return msgspec.structs.replace(found, holders=holders, more_holders=more)
+    lacked = found.current or found.decision
+    holders, more = holders_of(services.store, view, workload, lacked)
+    until_ms = passed_until_ms(view, workload, lacked)
+    return msgspec.structs.replace(
+        found, holders=holders, more_holders=more, passed_until_ms=until_ms
+    )
 
 
 @get("/workloads/{ref:str}/wait", tags=["workloads"], summary="Wait", opt={"open_to_group": True})
@@ -271,16 +289,22 @@ async def cancel(
     """Ends a waiting workload at once, a running one by notice and grace. One that is over already
     stays as it is.
     """
+    now = data.now if data else False
+    whole = ChangeMany("cancel", names=[ref], now=now)
+    if (changed := await _whole_array(services, request, whole)) is not None:
+        return changed
     workload = await services.find(ref)
     if workload.phase in ENDED:
         return Changed(workload.id, workload.name, workload.phase, workload.ended_ms)
-    now = data.now if data else False
     return await _order(services, request, workload, cmd.Cancel(workload.id, now))
 
 
 @post("/workloads/{ref:str}/hold", tags=["workloads"], summary="Hold", status_code=200)
 async def hold(ref: FromPath[str], request: AnyRequest, services: Given) -> Changed:
     """Keeps a waiting workload from starting; one that is held already stays so."""
+    whole = ChangeMany("hold", names=[ref])
+    if (changed := await _whole_array(services, request, whole)) is not None:
+        return changed
     workload = await services.find(ref)
     if workload.phase == "Held":
         return Changed(workload.id, workload.name, workload.phase)
@@ -291,6 +315,9 @@ async def hold(ref: FromPath[str], request: AnyRequest, services: Given) -> Chan
 @post("/workloads/{ref:str}/release", tags=["workloads"], summary="Release", status_code=200)
 async def release(ref: FromPath[str], request: AnyRequest, services: Given) -> Changed:
     """Lets a held workload start again."""
+    whole = ChangeMany("release", names=[ref])
+    if (changed := await _whole_array(services, request, whole)) is not None:
+        return changed
     workload = await services.find(ref)
     _must_be(workload, "Held", "nothing keeps it")
     return await _order(services, request, workload, cmd.Release(workload.id))
@@ -303,6 +330,9 @@ async def set_priority(
     ref: FromPath[str], data: JSONBody[PriorityBody], request: AnyRequest, services: Given
 ) -> Changed:
     """Changes the priority of a workload that waits or is held."""
+    whole = ChangeMany("priority", names=[ref], priority=data.priority)
+    if (changed := await _whole_array(services, request, whole)) is not None:
+        return changed
     workload = await services.find(ref)
     if workload.phase not in WAITING:
         _must_be(workload, "Pending", "the priority counts only while it waits")
@@ -334,6 +364,22 @@ def _must_be(workload: Workload, phase: Phase, help: str) -> None:
         raise StellwerkError.of(
             f"phase/not-{phase.lower()}", f"{workload.name} is {workload.phase}", help
         )
+
+
+async def _whole_array(
+    services: Services, request: AnyRequest, change: ChangeMany
+) -> Changed | None:
+    """Does to all elements what is asked of an array's name; None where it isn't one."""
+    [name] = change.names
+    if services.store.workload(name, PROJECT) is not None:
+        return None
+    array = array_of(services, name)
+    if array is None:
+        return None
+    key = request.headers.get("idempotency-key", "")
+    found = await change_many(services, change, (), actor_of(request), key)
+    phase = max(found.phases, key=lambda one: found.phases[one], default="Succeeded")
+    return Changed(array.id, array.name, phase)
 
 
 async def _order(
