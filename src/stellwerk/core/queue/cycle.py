@@ -12,12 +12,11 @@ from typing import Literal, NamedTuple
 from stellwerk.core.model.queueing import Pair, QueuedWorkload, QueueObjects, QueueSettings
 from stellwerk.core.queue import classical, fair
 from stellwerk.core.queue.assign import Assigner
-from stellwerk.core.queue.entries import Assigned, Holder, Mode, QueueState, Waiter
+from stellwerk.core.queue.entries import Assigned, Holder, Mode, QueueState, Tried, Verdict, Waiter
 from stellwerk.core.queue.heads import Head, arranged
 from stellwerk.core.queue.live import Queues
-from stellwerk.core.queue.outcome import LOST_RACE, Admitted, Evicted, Outcome, Waits, worst
+from stellwerk.core.queue.outcome import LOST_RACE, Admitted, Evicted, Outcome, Waits, worst_of
 from stellwerk.core.queue.shrink import largest
-from stellwerk.core.queue.tolerates import selects
 from stellwerk.core.queue.topology import Place
 from stellwerk.core.queue.tree import QuotaNode, Usage, level_that_fits
 from stellwerk.core.queue.victims import Need, Victim
@@ -68,10 +67,12 @@ class _Cycle:
         self.taken: dict[str, Holder] = {}
         self.added: list[tuple[QuotaNode, Usage]] = []
         self.placed: list[Place] = []
+        self.going: dict[str, None] = {}
 
     def run(self) -> Outcome:
         """Heads, flavors, order, and one after the other."""
-        self.drain()
+        if self.queues.stopping:
+            self.drain()
         heads: list[Head] = []
         found: dict[str, _Nominated] = {}
         for waiter in self.queues.heads():
@@ -99,28 +100,25 @@ class _Cycle:
                 admission = holder.workload.admission
                 reserved = admission is not None and not admission.admitted
                 if stop == "HoldAndDrain" or (stop == "Hold" and reserved):
-                    self.outcome.evicted.append(Evicted(holder.key, name, reason, ""))
+                    self.mark(holder, name, reason, "")
+
+    def mark(self, holder: Holder, queue: str, reason: str, by: str) -> None:
+        """Somebody must go; who does already isn't told again."""
+        if not holder.evicted and holder.key not in self.going:
+            self.going[holder.key] = None
+            self.outcome.evicted.append(Evicted(holder.key, queue, reason, by))
 
     def may_enter(self, waiter: Waiter) -> bool:
         """Whether the queue takes work of that namespace at all."""
-        namespace = waiter.workload.namespace
-        labels = self.queues.objects.namespaces.get(namespace)
-        chosen = waiter.queue.spec.namespaces
-        if labels is None:
-            labels = {"kubernetes.io/metadata.name": namespace}
-        if selects(chosen, labels):
+        if self.queues.takes(waiter.queue, waiter.workload.namespace):
             return True
         self.wait(waiter, "Misconfigured", None, parks=True, note="namespace")
         return False
 
     def nominated(self, waiter: Waiter) -> _Nominated:
         """What was found for an equal head in an equal state, or is found now."""
-        queue, workload = waiter.queue, waiter.workload
-        by_age = queue.spec.preemption.within == "LowerOrNewerEqualPriority"
-        age = (workload.queued_ms or workload.created_ms) if by_age else 0
-        tried = tuple(waiter.tried.items())
-        key = (queue.name, waiter.shape, workload.priority, age, tried)
-        version = queue.node.root().version, self.queues.rooms_version
+        key = (*waiter.alike, tuple(waiter.tried.items()) if waiter.tried else ())
+        version = waiter.queue.node.top.version, self.queues.rooms_version
         known = self.queues.found.get(key)
         if known is not None and known[0] == version:
             return _Nominated(waiter, *known[1:])
@@ -260,11 +258,7 @@ class _Cycle:
     def evict(self, waiter: Waiter, one: _Nominated) -> None:
         """Marks the victims; the head waits until they are gone."""
         for victim in one.victims:
-            holder = victim.holder
-            if not holder.evicted:
-                self.outcome.evicted.append(
-                    Evicted(holder.key, holder.queue.name, victim.reason, waiter.key)
-                )
+            self.mark(victim.holder, victim.holder.queue.name, victim.reason, waiter.key)
         self.wait(waiter, "WaitingForPreemptedWorkloads", one, parks=False)
 
     def wait(
@@ -272,18 +266,21 @@ class _Cycle:
     ) -> None:
         """Tells why a head goes on waiting; StrictFIFO keeps its head in front."""
         strict = waiter.queue.spec.strategy == "StrictFIFO" and why != "Misconfigured"
-        asked = one.assigned if one is not None else None
-        victims = tuple(victim.holder.key for victim in one.victims) if one is not None else ()
+        tried: Tried = {}
+        said: tuple[Verdict, ...] = ()
+        victims: tuple[str, ...] = ()
+        if one is not None:
+            assigned = one.assigned
+            if assigned.said is None:
+                assigned.said = tuple(assigned.verdicts), worst_of(assigned.verdicts)
+            said, found = assigned.said
+            if not why:
+                why, tried = found, assigned.tried
+            if one.victims:
+                victims = tuple(victim.holder.key for victim in one.victims)
         self.outcome.waits.append(
             Waits(
-                key=waiter.key,
-                queue=waiter.queue.name,
-                why=why or worst(asked),
-                parks=parks and not strict,
-                tried=dict(asked.tried) if asked is not None and not why else {},
-                verdicts=tuple(asked.verdicts) if asked is not None else (),
-                victims=victims,
-                note=note,
+                waiter.key, waiter.queue.name, why, parks and not strict, tried, said, victims, note
             )
         )
 

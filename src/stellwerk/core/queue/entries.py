@@ -112,15 +112,17 @@ class Holder:
 class Waiter:
     """A workload that waits in a queue; ``order`` is its key in it, lowest first.
 
-    Those of one ``shape`` ask for the same.
+    For those that are ``alike`` the same is found in the same state.
     """
 
     __slots__ = (
-        "key", "local_queue", "order", "parked", "queue", "shape", "sticky", "tried", "workload",
+        "alike", "key", "local_queue", "order", "parked", "queue", "sticky", "tried", "workload",
     )  # fmt: skip
 
     def __init__(self, workload: QueuedWorkload, queue: QueueState, shape: int = 0) -> None:
-        self.shape = shape
+        by_age = queue.spec.preemption.within == "LowerOrNewerEqualPriority"
+        age = (workload.queued_ms or workload.created_ms) if by_age else 0
+        self.alike = queue.name, shape, workload.priority, age
         self.key = workload.key
         self.workload = workload
         self.queue = queue
@@ -177,7 +179,10 @@ class PodSetFit(NamedTuple):
 
 
 class Assigned:
-    """Flavors for a whole workload: the worst of its parts, and how far it would borrow."""
+    """Flavors for a whole workload: the worst of its parts, and how far it would borrow.
+
+    ``said`` is what is told of it when it waits, made once.
+    """
 
     def __init__(self, queue: QueueState) -> None:
         self.queue = queue
@@ -187,6 +192,7 @@ class Assigned:
         self.level = 0
         self.tried: Tried = {}
         self.verdicts: list[Verdict] = []
+        self.said: tuple[tuple[Verdict, ...], str] | None = None
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -202,10 +208,6 @@ class Assigned:
             for resource, flavor in one.flavors.items()
             if one.modes[resource] < Mode.FIT
         }
-
-    def packed(self) -> list[PodSetFit]:
-        """The pod sets whose flavor has a topology are found by their rooms."""
-        return [one for one in self.pod_sets if one.flavors]
 
 
 class World(NamedTuple):

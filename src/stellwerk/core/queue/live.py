@@ -24,6 +24,7 @@ from stellwerk.core.model.queueing import (
 from stellwerk.core.queue.entries import PODS, Assigned, Holder, QueueState, Waiter, World
 from stellwerk.core.queue.outcome import Admitted, Outcome, Waits
 from stellwerk.core.queue.past_use import penalty, sampled, weighed
+from stellwerk.core.queue.tolerates import selects
 from stellwerk.core.queue.topology import Place, Room
 from stellwerk.core.queue.tree import QuotaNode, QuotaTree
 from stellwerk.core.queue.victims import Victim
@@ -75,6 +76,8 @@ class Queues:
             for local in objects.local_queues:
                 self.consumed[local.key] = {k: float(v) for k, v in local.consumed.items()}
                 self._weigh(local)
+        self.stopping = any(one.stop != "None" for one in (*objects.queues, *objects.local_queues))
+        self._takes: dict[tuple[str, str], bool] = {}
         self.waiters: dict[str, Waiter] = {}
         self.holders: dict[str, Holder] = {}
         self.refused: dict[str, Refused] = {}
@@ -100,6 +103,17 @@ class Queues:
                 if flavor.topology and flavor.name not in self.world.rooms:
                     return "TopologyNotFound", flavor.topology
         return None
+
+    def takes(self, queue: QueueState, namespace: str) -> bool:
+        """Whether a queue's selector takes work of a namespace."""
+        key = queue.name, namespace
+        found = self._takes.get(key)
+        if found is None:
+            labels = self.objects.namespaces.get(namespace)
+            if labels is None:
+                labels = {"kubernetes.io/metadata.name": namespace}
+            found = self._takes[key] = selects(queue.spec.namespaces, labels)
+        return found
 
     def local_queue_of(self, workload: QueuedWorkload) -> LocalQueue | None:
         """The local queue of a workload, if it came through one that is there."""

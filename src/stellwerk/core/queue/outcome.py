@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from stellwerk.core.model.queueing import PodSetAssignment
-from stellwerk.core.queue.entries import Assigned, Mode, Tried, Verdict
+from stellwerk.core.queue.entries import Tried, Verdict
 
 NO_MATCHING = "NoMatchingFlavor"
 EXCEEDS = "ExceedsMaxQuota"
@@ -77,18 +77,11 @@ class Outcome:
         return not self.admitted and not self.evicted
 
 
-def worst(assigned: Assigned | None) -> str:
-    """The reference's name for why an assignment doesn't fit.
+def worst_of(verdicts: Iterable[Verdict]) -> str:
+    """The reference's name for why an assignment doesn't fit, by what each flavor said.
 
     For a pod set and resource the mildest flavor counts, over all of them the worst.
     """
-    if assigned is None:
-        return NOT_YET
-    return worst_of(assigned.verdicts)
-
-
-def worst_of(verdicts: Iterable[Verdict]) -> str:
-    """The same, of what each flavor said."""
     by_flavor: dict[tuple[str, str], str] = {}
     for one in verdicts:
         key = (one.pod_set, one.flavor)
@@ -102,8 +95,3 @@ def worst_of(verdicts: Iterable[Verdict]) -> str:
         if known is None or WORST_FIRST.index(name) > WORST_FIRST.index(known):
             by_pod_set[pod_set] = name
     return min(by_pod_set.values(), key=WORST_FIRST.index, default=QUOTA)
-
-
-def can_wait(one: Verdict) -> bool:
-    """Whether time alone may turn a verdict."""
-    return one.mode is not Mode.NO_FIT or one.code == "short"
