@@ -7,6 +7,7 @@ changed, and two ids say by themselves what did.
 """
 
 import re
+from collections.abc import Container
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import ShapeId, WorkloadId, digest
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Shape
+from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import Head, ShapeView, View
@@ -59,6 +61,18 @@ def preview(view: View, shape: Shape, priority: int, spec: str, queue: str = "de
     outcome = (starts_now, place and (place.cluster, place.alternative))
     identity = _identity(((spec, shape, priority), *_facts(view)), outcome)
     return Preview(identity, starts_now, decision, reasons, ahead)
+
+
+def waiting_now(view: View, shapes: Container[ShapeId], memory: Memory) -> dict[ShapeId, Decision]:
+    """What these shapes wait for by the numbers of this view, also where it was told before.
+
+    A shape that would start, or whose turn a cycle doesn't get to, isn't in it.
+    """
+    untold = (replace(part, waits=None) if part.id in shapes else part for part in view.shapes)
+    planned = plan(replace(view, shapes=tuple(untold), stops=()), memory)
+    decisions = {decision.id: decision for decision in planned.decisions}
+    told = (action for action in planned.actions if isinstance(action, TellWaiting))
+    return {one.shape: decisions[one.decision] for one in told if one.shape in shapes}
 
 
 def with_one_more(view: View, shape: Shape, priority: int) -> View:

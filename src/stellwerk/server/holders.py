@@ -7,9 +7,11 @@ work. Nothing decides by it.
 from collections.abc import Mapping
 
 from stellwerk.core.forecast import UNKNOWN
-from stellwerk.core.model.ids import workload_of
+from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.workload import Workload
 from stellwerk.core.place.amounts import amount
+from stellwerk.core.plan import KEPT_AT_ONCE, OVERTAKEN_MS
 from stellwerk.core.view import View
 from stellwerk.server.models import DecisionView
 from stellwerk.server.outlook import knowledge
@@ -23,7 +25,7 @@ LATER = "later"
 
 
 def holders_of(
-    store: Store, view: View, decision: DecisionView | None
+    store: Store, view: View, waiting: Workload, decision: DecisionView | None
 ) -> tuple[list[HolderView], int]:
     """Who holds most of what a decision lacked, where it is to be had; and how many others."""
     wanted: dict[str, dict[str, None]] = {}
@@ -60,9 +62,36 @@ def holders_of(
                 since_ms=began_ms,
                 likely_ms=None if likely_ms is None else began_ms + likely_ms,
                 latest_ms=None if longest_ms is None else began_ms + longest_ms,
+                passed=_passed(row.workload, run, waiting),
             )
         )
     return holders, len(found) - len(holders)
+
+
+def _passed(holder: Workload, run: RunId, waiting: Workload) -> bool:
+    """Whether it was behind in the queue and was started while the other one waited."""
+    behind = (-holder.priority, holder.order) > (-waiting.priority, waiting.order)
+    planned = [one.planned_ms for one in holder.runs if one.id == run]
+    return behind and any(at_ms >= waiting.queued_ms for at_ms in planned)
+
+
+def passed_until_ms(view: View, waiting: Workload, decision: DecisionView | None) -> int | None:
+    """Until when smaller work may pass what waits for room; from then on it is kept for it.
+
+    None where no cluster could have the room, and for those that are after others of their shape
+    or after as many as room is kept for.
+    """
+    has_place = decision is not None and any(one.verdict == LATER for one in decision.candidates)
+    heads = sorted(
+        (-shape.heads[0].priority, shape.heads[0].order, shape.heads[0]) for shape in view.shapes
+    )
+    overdue = 0
+    for _, _, head in heads if has_place else ():
+        until_ms = head.queued_ms + OVERTAKEN_MS
+        if head.id == waiting.id:
+            return until_ms if overdue < KEPT_AT_ONCE or until_ms > view.now_ms else None
+        overdue += until_ms <= view.now_ms
+    return None
 
 
 def _held(allocation: Allocation, lacks: Mapping[str, None]) -> dict[str, int]:

@@ -13,9 +13,11 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Phase, Workload
+from stellwerk.core.view import View
 from stellwerk.drivers.base import Folders
 from stellwerk.server import fleet_models, models, story, views
 from stellwerk.server.telemetry_views import metric_view
+from stellwerk.server.waiting import Waiting
 from stellwerk.store import Store, StoreError, Wait, WorkloadFilter
 
 T = TypeVar("T")
@@ -44,7 +46,10 @@ class _Packed(msgspec.Struct):
 
 
 class Pages:
-    """Answers about what the store holds. Shapes never change, so each is read once."""
+    """Answers about what the store holds. Shapes never change, so each is read once.
+
+    Where a view is given, what waits is told by its numbers, not by those that were told first.
+    """
 
     def __init__(
         self,
@@ -56,12 +61,15 @@ class Pages:
         self._usage_of = usage_of
         self._now_ms = now_ms
         self._shapes: dict[ShapeId, Shape] = {}
+        self._waiting = Waiting()
 
-    def rows(self, wanted: WorkloadFilter, *, count: bool = False) -> models.Rows:
+    def rows(
+        self, wanted: WorkloadFilter, *, count: bool = False, view: View | None = None
+    ) -> models.Rows:
         """A page of a list; with `count` it says how many there are on all pages."""
         seq = self._store.seq()
         found = [row.workload for row in self._store.workloads(wanted)]
-        waits = self._waits_of(found)
+        waits = self._waits_of(found, view)
         places = self._places_of(found)
         items = [self._row(workload, waits, places) for workload in found]
         full = wanted.limit and len(found) == wanted.limit
@@ -89,11 +97,13 @@ class Pages:
         run = workload.live_run
         return self._usage_of(run.id) if run is not None else None
 
-    def show(self, workload: Workload, folders: Folders, told: Telemetry) -> models.Show:
+    def show(
+        self, workload: Workload, folders: Folders, told: Telemetry, view: View | None = None
+    ) -> models.Show:
         """Everything about one workload; `told` is what its newest run tells of itself."""
         seq = self._store.seq()
         shape = self.shape(workload.shape)
-        wait = self._wait_of(workload, self._waits_of([workload]))
+        wait = self._wait_of(workload, self._waits_of([workload], view))
         why = self._why(workload, wait, self._places_of([workload]))
         return models.Show(
             **views.headline(workload, shape, why, told.usage),
@@ -113,22 +123,22 @@ class Pages:
             seq=seq,
         )
 
-    def explain(self, workload: Workload, number: int) -> models.Explain:
+    def explain(self, workload: Workload, number: int, view: View | None = None) -> models.Explain:
         """The decision behind a run (0: the newest, or why it waits) with its reasons."""
         seq = self._store.seq()
         shape = self.shape(workload.shape)
-        wait = self._wait_of(workload, self._waits_of([workload]))
+        wait = self._wait_of(workload, self._waits_of([workload], view))
         run = next((run for run in workload.runs if run.number == number), None)
         name = run.decision if run else self._decision_id(workload, wait)
         found = self._store.decision(DecisionId(name)) if name else None
-        view = views.decision_view(found[0], shape, found[1]) if found else None
+        shown = views.decision_view(found[0], shape, found[1]) if found else None
         newest = workload.runs[-1].number if workload.runs else None
         return models.Explain(
             id=workload.id,
             name=workload.name,
             phase=workload.phase,
             run=run.number if run else newest if not wait else None,
-            decision=view,
+            decision=shown,
             reasons=views.reasons_of(
                 workload,
                 self._why(workload, wait, self._places_of([workload])),
@@ -136,7 +146,18 @@ class Pages:
             ),
             position=self._position(workload),
             seq=seq,
+            current=self._current(workload, shape, view) if wait and not run else None,
         )
+
+    def _current(
+        self, workload: Workload, shape: Shape | None, view: View | None
+    ) -> models.DecisionView | None:
+        """What would be decided on a waiting one at this moment; it isn't stored."""
+        found = self._waiting.now(view, [workload.shape]) if view is not None else {}
+        decision = found.get(workload.shape)
+        if decision is None:
+            return None
+        return views.decision_view(decision, shape, decision.inputs.now_ms)
 
     def clusters(self, seen_ms: dict[str, int], now_ms: int) -> fleet_models.Clusters:
         """All clusters with what our live runs hold on them."""
@@ -169,10 +190,19 @@ class Pages:
             self._shapes[id] = shape
         return self._shapes[id]
 
-    def _waits_of(self, workloads: Iterable[Workload]) -> dict[ShapeId, Wait]:
+    def _waits_of(
+        self, workloads: Iterable[Workload], view: View | None = None
+    ) -> dict[ShapeId, Wait]:
         shapes = {workload.shape: None for workload in workloads if workload.phase == "Pending"}
-        found = {shape: self._store.waits(shape) for shape in shapes}
-        return {shape: wait for shape, wait in found.items() if wait is not None}
+        stored = {shape: self._store.waits(shape) for shape in shapes}
+        found = {shape: wait for shape, wait in stored.items() if wait is not None}
+        now = self._waiting.now(view, found) if view is not None else {}
+        return {
+            shape: msgspec.structs.replace(wait, reasons=now[shape].reasons)
+            if shape in now
+            else wait
+            for shape, wait in found.items()
+        }
 
     def _wait_of(self, workload: Workload, waits: Mapping[ShapeId, Wait]) -> Wait | None:
         """What its shape was found to wait for; of one that isn't due yet nothing was looked at."""

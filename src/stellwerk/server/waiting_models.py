@@ -5,7 +5,7 @@ import msgspec
 
 class HolderView(msgspec.Struct, frozen=True):
     """Who holds some of what another waits for; when it likely ends, and when at the latest, `null`
-    where nobody knows.
+    where nobody knows. `passed`: it stands behind the waiting one and started before it.
     """
 
     id: str
@@ -16,3 +16,4 @@ class HolderView(msgspec.Struct, frozen=True):
     since_ms: int
     likely_ms: int | None
     latest_ms: int | None
+    passed: bool = False

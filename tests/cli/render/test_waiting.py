@@ -35,6 +35,33 @@ def test_who_holds_what_is_waited_for_is_told() -> None:
     assert more == "  and 3 more hold less"
 
 
+def test_numbers_are_those_of_now_and_passing_has_an_end() -> None:
+    """What would be decided now stands before what was decided once, and says as of when."""
+    holder = {"id": "w-9", "name": "later", "owner": "ada", "cluster": "lab", "holds": "1 CPU"}
+    candidate = {"cluster": "lab", "verdict": "later"}
+    told = {"id": "d-old", "at_ms": NOW - 600_000, "candidates": [{**candidate, "wants": "old"}]}
+    fields = {
+        "name": "x",
+        "phase": "Pending",
+        "decision": told,
+        "current": {
+            "id": "d-new",
+            "at_ms": NOW,
+            "candidates": [{**candidate, "shortfalls": [{"resource": "CPUs", "text": "1 free"}]}],
+        },
+        "holders": [{**holder, "since_ms": NOW, "passed": True}],
+        "passed_until_ms": NOW + 60_000,
+    }
+    lines = explain.lines_of(msgspec.convert(fields, wire.Explained), SCREEN, NOW)
+    assert lines[0].startswith("x waits (as of ")
+    assert any("1 free" in line for line in lines)
+    assert "  later came later and passed it, into room that it couldn't use" in lines
+    assert any(line.startswith("  smaller work may pass it until ") for line in lines)
+    fields["passed_until_ms"] = NOW - 1
+    lines = explain.lines_of(msgspec.convert(fields, wire.Explained), SCREEN, NOW)
+    assert any("what it needs is kept for it, where it is nearest" in line for line in lines)
+
+
 def test_a_remedy_names_the_workload() -> None:
     """What stands for a name in the catalogue is the name on the screen."""
     remedy = "`stw rerun NAME --resume` goes on"

@@ -18,7 +18,8 @@ def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]
     lines = [_headline(explained, now_ms)]
     lines += in_full(explained.reasons, name=explained.name)
     lines += _holders(explained, terminal, now_ms)
-    if decision := explained.decision:
+    lines += _passing(explained, now_ms)
+    if decision := explained.current or explained.decision:
         narrow = terminal._replace(width=max(0, terminal.width - 2))
         matrix = table(candidate_columns(decision.candidates), decision.candidates, narrow)
         lines += ["", *(f"  {line}" for line in matrix)]
@@ -47,6 +48,21 @@ def _holders(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]
     lines = ["", *(f"  {line}" for line in table(columns, explained.holders, narrow))]
     more = explained.more_holders
     return [*lines, f"  and {more} more hold less"] if more else lines
+
+
+def _passing(explained: Explained, now_ms: int) -> list[str]:
+    """Who passed it, and until when others may; a blocked one isn't kept waiting for ever."""
+    passed = ", ".join(one.name for one in explained.holders if one.passed)
+    until_ms = explained.passed_until_ms
+    lines = (
+        [f"  {passed} came later and passed it, into room that it couldn't use"] if passed else []
+    )
+    if until_ms is None:
+        return lines
+    at = clock(until_ms, now_ms)
+    if until_ms > now_ms:
+        return [*lines, f"  smaller work may pass it until {at}; then what it needs is kept for it"]
+    return [*lines, f"  since {at} what it needs is kept for it, where it is nearest to having it"]
 
 
 def _free_again(holder: Holder, now_ms: int) -> str:
@@ -94,6 +110,8 @@ def _headline(explained: Explained, now_ms: int) -> str:
         head = f"{name} is on {where}" if where else f"{name} is {explained.phase}"
     if decision is None:
         return f"{head} (no decision recorded)"
+    if explained.current is not None:
+        return f"{head} (as of {clock(explained.current.at_ms, now_ms)})"
     made = clock(decision.at_ms, now_ms)
     return f"{head} (decision {decision.id}, made {made}, {age(decision.at_ms, now_ms)} ago)"
 
