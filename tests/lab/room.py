@@ -5,6 +5,7 @@ Needs root, iproute2 and openssh-server; `missing()` says in words what isn't th
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -147,8 +148,16 @@ class Computer:
 
     def agent_pid(self) -> int:
         """The process of the runtime's agent."""
-        (pid,) = [pid for pid in self.processes() if b"\0serve\0" in _command_of(pid)]
-        return pid
+        cards = self.home.glob(".local/state/stellwerk/*/*/runtime/agent.json")
+        newest = max(cards, key=lambda path: path.stat().st_mtime)
+        return int(json.loads(newest.read_text())["pid"])
+
+    def end_jobs(self) -> None:
+        """Ends all that isn't sshd: agents, wrappers, jobs."""
+        for pid in self.processes():
+            if not _program_of(pid).startswith("sshd"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def tear_down(self) -> None:
         """Ends everything of the machine."""
@@ -217,13 +226,6 @@ def a_room() -> Iterator[Room]:
 
 def _run(*argv: str) -> None:
     subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
-
-
-def _command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def _program_of(pid: int) -> str:

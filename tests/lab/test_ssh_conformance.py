@@ -7,8 +7,8 @@ import pytest
 
 from stellwerk.drivers.ssh.hosts import read_host
 from stellwerk.testing.driver_suite import DriverSuite
+from tests.drivers.far_place import FarPlace
 from tests.lab.room import Computer, Room, a_room, missing
-from tests.lab.ssh_place import FarPlace
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from stellwerk.config import Settings, load
 from stellwerk.core.describe.commands import called
@@ -20,6 +21,7 @@ from stellwerk.server.models import TEXT_BYTES, VALUE_BYTES, SubmitItem
 from stellwerk.server.mounting import Mounted, mount
 
 MOST_PROBLEMS = 50
+LOCAL = "local"
 ENVIRONMENT_BYTES = 2 * 2**20
 ARGV_BYTES = 2**20
 
@@ -112,6 +114,8 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
         raise StellwerkError(problems)
     found = read(item)
     lowered = lower(found.task)
+    if item.in_place:
+        lowered = stay_here(lowered, around.clusters, problems)
     mounted = Mounted()
     if targets(found.task):
         mounted = mount(found.task, item.mounts, around.settings(), problems)
@@ -213,6 +217,22 @@ def name_of(task: Task, item: SubmitItem) -> str:
         return task.name
     stem = called(item.argv) if item.argv else os.path.basename(item.file).rsplit(".", 1)[0]
     return _UNFIT.sub("-", stem.lower()).strip("-")[:40].strip("-") or "task"
+
+
+def stay_here(lowered: Lowered, clusters: Sequence[Cluster], problems: list[Problem]) -> Lowered:
+    """Keeps a command in place on the machine it was given on, where there are others too."""
+    if {cluster.driver for cluster in clusters} <= {LOCAL} or not any(
+        cluster.driver == LOCAL for cluster in clusters
+    ):
+        return lowered
+    shape = lowered.shape
+    elsewhere = [one.infra for one in shape.alternatives if one.infra.partition("/")[0] == "ssh"]
+    if elsewhere:
+        message = f"a command in place can't run on {elsewhere[0]}"
+        help = "give it its code: `stw run --workdir . --infra … -- COMMAND`, or write a task file"
+        problems.append(Problem("submit/in-place", message, help))
+    here = tuple(replace(one, infra=one.infra or LOCAL) for one in shape.alternatives)
+    return replace(lowered, shape=replace(shape, alternatives=here))
 
 
 def _missing(item: SubmitItem, found: Read, around: Surroundings) -> list[Problem]:

@@ -25,6 +25,7 @@ BOOT_S = 30.0
 NOISE_BYTES = 1 << 20
 ANSWER_S = 60.0
 ERRORS_KEPT = 2_000
+END_S = 2.0
 Process = asyncssh.SSHClientProcess[bytes]
 
 
@@ -83,7 +84,7 @@ class Opener:
                 noise = await process.stdout.readuntil(mark.encode())
                 line = await process.stdout.readline()
         except asyncio.IncompleteReadError as error:
-            noise = error.partial + await _errors_of(process)
+            noise = error.partial + await _last_of(process)
             raise of_shell(self._host, noise, status=process.exit_status, waited=False) from error
         except TimeoutError as error:
             raise of_shell(self._host, noise, status=None, waited=True) from error
@@ -98,11 +99,14 @@ class Opener:
         return said
 
 
-async def _errors_of(process: Process) -> bytes:
+async def _last_of(process: Process) -> bytes:
+    """What a process that says no more said of errors; its status is known then, if ever."""
+    errors = b""
     with contextlib.suppress(TimeoutError, OSError, asyncssh.Error):
-        async with asyncio.timeout(1):
-            return await process.stderr.read(ERRORS_KEPT)
-    return b""
+        async with asyncio.timeout(END_S):
+            errors = await process.stderr.read(ERRORS_KEPT)
+            await process.wait_closed()
+    return errors
 
 
 class Hand:
