@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Queues of Kueue's own performance test, in virtual time: how good, and how long a cycle takes.
 
-    bench/queueing.py [--shape baseline|small|large-scale] [--no-preemption]
+    bench/queueing.py [--shape baseline|small|large-scale] [--no-preemption] [--cycle-ms N]
 
 Every set of workloads is created at its interval in all queues at once, runs for its time after it
 is admitted, and is gone at once when it is preempted (its work is lost). Cycles take no virtual
-time, so wall, usage and mean time to admission are what the rules alone give; beside them stands
+time if not said, so wall, usage and mean time to admission are what the rules alone give; beside
+them stands
 what Kueue's test measured for the real one. The time of a cycle is measured on this machine.
 Nothing is stored durably here.
 """
@@ -132,7 +133,8 @@ def arrivals(shape: Shape, names: list[str]) -> Iterator[tuple[int, int, QueuedW
 class Run:
     """One run in virtual time."""
 
-    def __init__(self, shape: Shape, *, preempts: bool) -> None:
+    def __init__(self, shape: Shape, *, preempts: bool, cycle_ms: int) -> None:
+        self.cycle_ms = cycle_ms
         world = objects(shape, preempts=preempts)
         self.queues = Queues(world)
         self.shape = shape
@@ -154,9 +156,12 @@ class Run:
 
     def go(self) -> None:
         """Until all have ended."""
-        while self.coming or self.ends:
-            at = [heap[0][0] for heap in (self.coming, self.ends) if heap]
-            self.now_ms = min(at)
+        more = False
+        while self.coming or self.ends or more:
+            if more and self.cycle_ms:
+                self.now_ms += self.cycle_ms
+            elif not more:
+                self.now_ms = min(heap[0][0] for heap in (self.coming, self.ends) if heap)
             began = time.perf_counter()
             while self.ends and self.ends[0][0] <= self.now_ms:
                 self.end(heappop(self.ends))
@@ -164,8 +169,7 @@ class Run:
                 self.come(*heappop(self.coming)[2:])
             self.rest_s += time.perf_counter() - began
             self.most_pending = max(self.most_pending, len(self.queues.waiters))
-            while self.cycle():
-                pass
+            more = self.cycle()
 
     def come(self, workload: QueuedWorkload, kind: Class) -> None:
         self.kinds[workload.key], self.came_ms[workload.key] = kind, self.now_ms
@@ -240,9 +244,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=sorted(SHAPES), default="baseline")
     parser.add_argument("--no-preemption", action="store_true")
+    parser.add_argument("--cycle-ms", type=int, default=0, metavar="N")
     given = parser.parse_args()
     load = os.getloadavg()[0]
-    run = Run(SHAPES[given.shape], preempts=not given.no_preemption)
+    shape, preempts = SHAPES[given.shape], not given.no_preemption
+    run = Run(shape, preempts=preempts, cycle_ms=given.cycle_ms)
     gc.collect()
     gc.freeze()
     began = time.process_time()

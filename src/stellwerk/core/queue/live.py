@@ -76,7 +76,8 @@ class Queues:
             for local in objects.local_queues:
                 self.consumed[local.key] = {k: float(v) for k, v in local.consumed.items()}
                 self._weigh(local)
-        self.stopping = any(one.stop != "None" for one in (*objects.queues, *objects.local_queues))
+        stops = [one.stop for one in objects.queues] + [one.stop for one in objects.local_queues]
+        self.stopping = any(stop != "None" for stop in stops)
         self._takes: dict[tuple[str, str], bool] = {}
         self.waiters: dict[str, Waiter] = {}
         self.holders: dict[str, Holder] = {}
