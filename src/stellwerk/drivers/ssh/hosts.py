@@ -61,7 +61,7 @@ def name_nodes(hosts: list[Host]) -> list[Host]:
         tries = [host.node, host.host, f"{host.host}-{host.port or 22}", str(host)]
         plain = [re.sub(r"[^A-Za-z0-9._-]+", "-", one).strip("-.") for one in tries if one]
         name = next((one for one in plain if one not in taken), None)
-        if name is None:
+        if name is None or any(str(host) == str(other) for other in named):
             message = f"{host} is there twice"
             raise StellwerkError([Problem("ssh/host", message, "name each machine once")])
         taken.add(name)

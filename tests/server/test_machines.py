@@ -1,0 +1,99 @@
+"""Clusters over SSH through the API: what is kept of them, what is refused, what is asked first."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from stellwerk.core.lower import Lowered, lower
+from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.task import Task
+from stellwerk.server.accept import stay_here
+from stellwerk.testing.builders import a_cluster
+from tests.drivers.sshd import Sshd, an_sshd, be_a_person
+from tests.server.stage import Stage
+
+
+@pytest.fixture
+def sshd(home_of_its_own: str) -> Iterator[Sshd]:
+    with an_sshd(Path(tempfile.mkdtemp(prefix="stw-sshd-")) / "s") as sshd:
+        sshd.admit("ada")
+        yield sshd
+
+
+def test_a_cluster_is_kept_once_its_host_is_trusted(stage: Stage, sshd: Sshd) -> None:
+    """First its key is shown, then it is looked at and served; removed, it is served no more."""
+    be_a_person(Path.home(), opens=sshd)
+    host = f"ada@127.0.0.1:{sshd.port}"
+    wish: dict[str, object] = {"name": "k017", "hosts": [host]}
+    first = stage.post("/v1/ssh-clusters", wish).json
+    (look,) = first["hosts"]
+    assert (first["added"], look["code"], look["fingerprint"]) == (
+        False,
+        "ssh/host-key-unknown",
+        sshd.fingerprint,
+    )
+    assert stage.get("/v1/ssh-clusters").json["items"] == []
+    added = stage.post("/v1/ssh-clusters", {**wish, "accept_host_keys": [sshd.fingerprint]}).json
+    assert (added["added"], added["hosts"][0]["code"]) == (True, ""), added
+    stage.until(
+        lambda: "k017" in [one["name"] for one in stage.get("/v1/clusters").json["items"]],
+        "the cluster is observed",
+    )
+    kept = json.loads((stage.home / "clusters.json").read_text())
+    assert kept["clusters"][0]["hosts"][0]["folder"] == added["hosts"][0]["folder"]
+    again = stage.post("/v1/ssh-clusters", wish)
+    assert (again.status, again.json["code"]) == (422, "ssh/host")
+    assert stage.get("/v1/ssh-clusters").json["items"] == [{"name": "k017", "hosts": [host]}]
+    assert stage.post("/v1/ssh-clusters/k017/probe").json["hosts"][0]["code"] == ""
+    assert stage.ask("DELETE", "/v1/ssh-clusters/k017").status == 200
+    gone = stage.post("/v1/ssh-clusters/k017/probe")
+    assert (gone.status, gone.json["code"]) == (404, "find/cluster")
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"name": "K 17", "hosts": ["pc1"]},
+        {"name": "k017", "hosts": ["a b"]},
+        {"name": "k017", "hosts": ["pc1", "pc1"]},
+        {"name": "k017", "hosts": ["pc1"], "folder": "relative"},
+        {"name": "k017", "hosts": ["pc1:99999"]},
+    ],
+)
+def test_what_can_be_no_cluster_is_refused(stage: Stage, wish: dict[str, object]) -> None:
+    """Before anybody is connected to."""
+    refused = stage.post("/v1/ssh-clusters", wish)
+    assert (refused.status, refused.json["code"], refused.json["exit"]) == (422, "ssh/host", 2)
+    assert refused.json["problems"][0]["help"]
+
+
+def _lowered(infra: str) -> Lowered:
+    lowered = lower(Task(run="true"))
+    (one,) = lowered.shape.alternatives
+    changed = (replace(one, infra=infra),)
+    return replace(lowered, shape=replace(lowered.shape, alternatives=changed))
+
+
+@pytest.mark.parametrize(
+    ("drivers", "infra", "becomes", "codes"),
+    [
+        (["local"], "", "", []),
+        (["simulated"], "", "", []),
+        (["local", "ssh"], "", "local", []),
+        (["local", "ssh"], "vm", "vm", []),
+        (["local", "ssh"], "ssh/k017", "ssh/k017", ["submit/in-place"]),
+    ],
+)
+def test_a_command_in_place_stays(
+    drivers: list[str], infra: str, becomes: str, codes: list[str]
+) -> None:
+    """Where there are other machines too, it is bound to the one it was given on."""
+    problems: list[Problem] = []
+    clusters = [a_cluster(driver, driver=driver) for driver in drivers]
+    kept = stay_here(_lowered(infra), clusters, problems)
+    assert [one.infra for one in kept.shape.alternatives] == [becomes]
+    assert [one.code for one in problems] == codes
