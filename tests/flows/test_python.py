@@ -1,7 +1,9 @@
 """Python functions as workloads, through a real server."""
 
 import concurrent.futures
+import contextlib
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from stellwerk import CallError, Client, Executor
+from stellwerk.client import UnreachableError
 from stellwerk.client.python.outcome import RemoteTracebackError
 from stellwerk.runtime.removing import remove_tree
 
@@ -25,7 +28,8 @@ def client() -> Iterator[Client]:
             patch.setenv(name, f"{folder}/{name}")
         with Client() as connected:
             yield connected
-            connected.stop_server()
+            with contextlib.suppress(UnreachableError):  # it may be gone before it answers
+                connected.stop_server()
     remove_tree(folder)
 
 
@@ -102,3 +106,23 @@ def test_a_packed_folder_goes_with_the_call(client: Client, tmp_path: Path) -> N
 
     with Executor("far", workdir=tmp_path, python=sys.executable, cpus=0.1, client=client) as far:
         assert list(far.map(size, [1, 2])) == [7, 14]
+
+
+def test_the_documented_example_works(client: Client, tmp_path: Path) -> None:
+    """As it stands, in a file of its own."""
+    text = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    example = text.split("```python\n")[1].split("```")[0]
+    (tmp_path / "tune.py").write_text(example)
+    settings = client.settings
+    environment = {
+        **os.environ,
+        "STELLWERK_HOME": settings.home,
+        "STELLWERK_SOCKET": settings.socket,
+    }
+    done = subprocess.run(
+        [sys.executable, "tune.py"], cwd=tmp_path, env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.decode().splitlines()
+    assert first.startswith("tune-loss ")
+    assert float(last) < 1e-20

@@ -1,5 +1,6 @@
 """submitit's own interface over a real server: jobs, arrays, failures, saving and going on."""
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from stellwerk import Client
+from stellwerk.client import UnreachableError
 from stellwerk.runtime.removing import remove_tree
 
 submitit = pytest.importorskip("submitit", reason="submitit isn't installed")
@@ -29,7 +31,8 @@ def home() -> Iterator[dict[str, str]]:
         with Client() as client:
             client.server_status()
             yield {name: f"{folder}/{name}" for name in names}
-            client.stop_server()
+            with contextlib.suppress(UnreachableError):  # it may be gone before it answers
+                client.stop_server()
     remove_tree(folder)
 
 

@@ -2,14 +2,16 @@
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from stellwerk.client import Client
+from stellwerk.client.machines import FarFile, FarFiles
 from stellwerk.client.python import CallError
 from stellwerk.client.python.calls import called, pickled
 from stellwerk.client.python.far_side import main
-from stellwerk.client.python.outcome import read_outcome, why_none
+from stellwerk.client.python.outcome import RESULT, bring_outcome, read_outcome, why_none
 from stellwerk.client.wire import End, RunView, Show
 from stellwerk.core.model.reasons import RenderedReason
 
@@ -52,6 +54,31 @@ def test_what_cant_be_pickled_is_told(tmp_path: Path) -> None:
 def test_no_outcome_is_none(tmp_path: Path) -> None:
     """A call that was killed leaves nothing, and never half of it."""
     assert read_outcome(str(tmp_path / "none")) is None
+
+
+class FarAway:
+    """A client whose files are elsewhere."""
+
+    def __init__(self, data: bytes | None) -> None:
+        self.data = data
+
+    def files(self, name: str, area: str, path: str) -> FarFiles:
+        found = [] if self.data is None else [FarFile(RESULT)]
+        return FarFiles(is_here=False, is_folder=True, files=found)
+
+    def file_bytes(self, name: str, area: str, path: str, offset: int, limit: int) -> bytes:
+        assert self.data is not None
+        return self.data[offset : offset + 7]
+
+
+def test_an_outcome_is_brought_from_elsewhere(tmp_path: Path) -> None:
+    """Piece by piece; where there is none, there is none."""
+    made(tmp_path, lambda: "far")
+    data = (tmp_path / "1.result").read_bytes()
+    outcome = bring_outcome(cast(Client, FarAway(data)), show(None))
+    assert outcome is not None
+    assert outcome.value == "far"
+    assert bring_outcome(cast(Client, FarAway(None)), show(None)) is None
 
 
 def show(reason: RenderedReason | None) -> Show:

@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 from stellwerk.client.api import Client
 from stellwerk.client.parts import new_key
 from stellwerk.client.python.calls import Call, Maker, Wants
-from stellwerk.client.python.outcome import Outcome, read_outcome, result_path, why_none
+from stellwerk.client.python.outcome import Outcome, bring_outcome, read_outcome, why_none
 from stellwerk.client.streams import EventReader
 from stellwerk.client.wire import EventRecord
 from stellwerk.core.model.errors import StellwerkError
@@ -259,8 +259,7 @@ class Executor(concurrent.futures.Executor):
             found = read_outcome(future.call.result) if future.call.result else None
             if found is None:
                 show = client.get(future.workload_id)
-                path = result_path(show)
-                found = read_outcome(path) if path and not future.call.result else None
+                found = None if future.call.result else bring_outcome(client, show)
                 found = found or Outcome(error=why_none(show))
         except StellwerkError as error:
             found = Outcome(error=error)

@@ -4,11 +4,13 @@ import os
 import pickle
 from typing import Any, NamedTuple
 
+from stellwerk.client.api import Client
 from stellwerk.client.wire import Show
 from stellwerk.core.model.errors import Problem, StellwerkError
 
 RESULT = "result.pkl"
 TOLD_LINES = 8
+PIECE = 4 * 2**20
 
 
 class RemoteTracebackError(Exception):
@@ -48,9 +50,28 @@ def read_outcome(path: str) -> Outcome | None:
     """The outcome that a call left; None where it left none."""
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            return outcome_of(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def bring_outcome(client: Client, show: Show) -> Outcome | None:
+    """The outcome that a call's newest run left among its outputs, on whatever machine."""
+    if not show.runs:
+        return None
+    found = client.files(show.id, "outputs", "")
+    if found.is_here:
+        return read_outcome(os.path.join(show.output_dir, RESULT)) if show.output_dir else None
+    if not any(one.name == RESULT for one in found.files):
+        return None
+    data = bytearray()
+    while piece := client.file_bytes(show.id, "outputs", RESULT, len(data), PIECE):
+        data += piece
+    return outcome_of(bytes(data))
+
+
+def outcome_of(data: bytes) -> Outcome:
+    """What the far side wrote."""
     try:
         kind, value, told = pickle.loads(data)  # noqa: S301 - the user's own call wrote it
     except Exception as error:  # noqa: BLE001 - whatever unpickling runs may raise anything
@@ -73,8 +94,3 @@ def why_none(show: Show) -> CallError:
     lines = "".join(f"\n  | {line}" for line in (last.last_lines if last else [])[-TOLD_LINES:])
     problem = Problem(f"call/{code}", f"{show.name}: {sentence}{lines}", remedy)
     return CallError(problem, show.name, code)
-
-
-def result_path(show: Show) -> str:
-    """Where the newest run of a call leaves its outcome; "" where nothing says so."""
-    return os.path.join(show.output_dir, RESULT) if show.output_dir else ""
