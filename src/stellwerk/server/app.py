@@ -20,6 +20,7 @@ from stellwerk.server.handlers import (
     control,
     events,
     execs,
+    explain,
     files,
     fleet,
     forecast,
@@ -45,6 +46,7 @@ BODY_BYTES = 4 * 2**20
 HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *control.HANDLERS,
     *workloads.HANDLERS,
+    *explain.HANDLERS,
     *arrays.HANDLERS,
     *again.HANDLERS,
     *bulk.HANDLERS,

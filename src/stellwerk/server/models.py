@@ -392,22 +392,3 @@ class Events(msgspec.Struct, frozen=True):
     items: list[EventView]
     seq: int
     next: int
-
-
-class Hashes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Hashes of content (SHA-256, hex)."""
-
-    hashes: Annotated[list[Hash], Meta(max_length=200_000)]
-
-
-class Missing(msgspec.Struct, frozen=True):
-    """Those of the hashes asked for whose content isn't in the store."""
-
-    missing: list[str]
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """How many contents a batch had, and how many of them the store didn't have before."""
-
-    count: int
-    new: int

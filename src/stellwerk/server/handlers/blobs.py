@@ -9,8 +9,8 @@ from litestar.params import JSONBody, PathParameter
 from litestar.response import File
 
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.server.blob_models import Hashes, Kept, Missing
 from stellwerk.server.framing import Frames
-from stellwerk.server.models import Hashes, Kept, Missing
 from stellwerk.server.services import Given
 from stellwerk.store import Together
 

@@ -11,16 +11,13 @@ from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.workload import ENDED, WAITING, Phase, Workload
-from stellwerk.core.view import View
 from stellwerk.server.arrays import array_name, array_of
 from stellwerk.server.bulk import change_many
 from stellwerk.server.bulk_models import ChangeMany
-from stellwerk.server.holders import holders_of, passed_until_ms
 from stellwerk.server.models import (
     Batch,
     CancelBody,
     Changed,
-    Explain,
     PriorityBody,
     Row,
     Rows,
@@ -90,9 +87,6 @@ TimeoutOf = Annotated[
     QueryParameter(name="timeout_ms", ge=0, le=3_600_000, description="How long to wait at most."),
 ]
 UntilOf = Annotated[Until, QueryParameter(name="until", description="What to wait for.")]
-RunOf = Annotated[
-    int, QueryParameter(name="run", ge=0, description="The decision of this run; else the newest.")
-]
 
 
 @post(
@@ -220,31 +214,6 @@ async def show_workload(ref: FromPath[str], services: Given) -> Show:
     folders, told = await services.folders(workload), await services.telemetry(workload)
     view = services.engine.view() if workload.phase == "Pending" else None
     return await asyncio.to_thread(services.pages.show, workload, folders, told, view)
-
-
-@get(
-    "/workloads/{ref:str}/explain",
-    tags=["workloads"],
-    summary="Explain",
-    opt={"open_to_group": True},
-)
-async def explain_workload(ref: FromPath[str], services: Given, run: RunOf = 0) -> Explain:
-    """Why here, why not there, why not yet: the stored decision with each candidate's verdict."""
-    workload = await services.find(ref)
-    view = services.engine.view() if workload.phase == "Pending" else None
-    return await asyncio.to_thread(_explained, services, workload, run, view)
-
-
-def _explained(services: Services, workload: Workload, run: int, view: View | None) -> Explain:
-    found = services.pages.explain(workload, run, view)
-    if view is None or run:
-        return found
-    lacked = found.current or found.decision
-    holders, more = holders_of(services.store, view, workload, lacked)
-    until_ms = passed_until_ms(view, workload, lacked)
-    return msgspec.structs.replace(
-        found, holders=holders, more_holders=more, passed_until_ms=until_ms
-    )
 
 
 @get("/workloads/{ref:str}/wait", tags=["workloads"], summary="Wait", opt={"open_to_group": True})
@@ -403,7 +372,6 @@ HANDLERS = [
     submit_batch,
     list_workloads,
     show_workload,
-    explain_workload,
     wait_for,
     cancel,
     hold,

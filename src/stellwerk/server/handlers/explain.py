@@ -1,0 +1,46 @@
+"""Why a workload is where it is, or why it waits: what was decided, and what holds now."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from litestar import get
+from litestar.params import FromPath, QueryParameter
+
+from stellwerk.core.model.workload import Workload
+from stellwerk.core.view import View
+from stellwerk.server.holders import holders_of, passed_until_ms
+from stellwerk.server.models import Explain
+from stellwerk.server.services import Given, Services
+
+RunOf = Annotated[
+    int, QueryParameter(name="run", ge=0, description="The decision of this run; else the newest.")
+]
+
+
+@get(
+    "/workloads/{ref:str}/explain",
+    tags=["workloads"],
+    summary="Explain",
+    opt={"open_to_group": True},
+)
+async def explain_workload(ref: FromPath[str], services: Given, run: RunOf = 0) -> Explain:
+    """Why here, why not there, why not yet: the stored decision with each candidate's verdict."""
+    workload = await services.find(ref)
+    view = services.engine.view() if workload.phase == "Pending" else None
+    return await asyncio.to_thread(_explained, services, workload, run, view)
+
+
+def _explained(services: Services, workload: Workload, run: int, view: View | None) -> Explain:
+    found = services.pages.explain(workload, run, view)
+    if view is None or run:
+        return found
+    lacked = found.current or found.decision
+    holders, more = holders_of(services.store, view, workload, lacked)
+    until_ms = passed_until_ms(view, workload, lacked)
+    return msgspec.structs.replace(
+        found, holders=holders, more_holders=more, passed_until_ms=until_ms
+    )
+
+
+HANDLERS = [explain_workload]
