@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from bench import bulk, path, start, upload
+from bench import bulk, calls, path, ssh, start, upload
 from bench.peers.cache import Peers
 from bench.table import Line, render
 
@@ -14,10 +14,12 @@ PARTS: dict[str, Part] = {
     "command": start.commands,
     "server": start.server,
     "path": path.one_job,
+    "ssh": ssh.one_job,
     "many": bulk.many_short_jobs,
     "pending": bulk.many_pending,
     "memory": bulk.memory,
     "upload": upload.many_files,
+    "calls": calls.many_calls,
 }
 
 

@@ -55,6 +55,15 @@ INTEGRATIONS = (
         ("tests/lab/test_pythons.py", "tests/runtime"),
     ),
     Integration(
+        "machines over SSH",
+        "beta",
+        "a server or a room as a cluster: jobs, output, files and commands inside; cut cables",
+        "OpenSSH 9.2 in network namespaces, asyncssh 2.24, Python 3.9 and 3.11 there",
+        "real",
+        ("tests/lab/test_ssh.py", "tests/lab/test_ssh_conformance.py", "tests/drivers/test_ssh.py"),
+        limits="runs on one machine each; jump hosts and agents were never tried",
+    ),
+    Integration(
         "SkyPilot task files",
         "beta",
         "read unchanged; what a job sees is what SkyPilot gives it",
@@ -199,7 +208,7 @@ INTEGRATIONS = (
         limits="nothing runs in it",
     ),
     Integration(
-        "Slurm, SSH, Kubernetes, OCM and Kueue, clouds",
+        "Slurm, Kubernetes, OCM and Kueue, clouds",
         "planned",
         "places to run on: a task bound to one is refused in words",
         "",
