@@ -89,24 +89,6 @@ def build_order(
         addresses=addresses,
         alternative=alternative,
     )
-    ranks = tuple(
-        RankOrder(
-            rank,
-            part.node,
-            {
-                **node_environment(task, node_rank, local_rank, alternative),
-                **_devices(part, nodes.get(part.node)),
-            },
-        )
-        for node_rank, part in placed
-        for local_rank, rank in enumerate(ranks_of_node(task, node_rank, alternative))
-    )
-    if task.launcher in FIRST_NODE_ALONE and len(set(addresses)) > 1:
-        raise refusal(
-            "launch/several-machines",
-            f"`stellwerk/launcher: {task.launcher}` starts nothing on other machines yet: name one "
-            "machine with `infra`",
-        )
     return StartOrder(
         run=run.id,
         generation=run.generation,
@@ -114,7 +96,7 @@ def build_order(
         workload=workload.id,
         name=workload.name,
         project=workload.project,
-        ranks=ranks,
+        ranks=_ranks(task, placed, nodes, alternative),
         env={**task.envs, **common, **of_array(workload)},
         setup=task.setup,
         setup_env=setup_environment(task, addresses=addresses, rank=0, alternative=alternative),
@@ -140,6 +122,31 @@ def of_array(workload: Workload) -> dict[str, str]:
     """What an element of an array is given beside what all of them see."""
     part = workload.array
     return part.environment(part.id) if part is not None else {}
+
+
+def _ranks(
+    task: Task, placed: list[tuple[int, NodeAllocation]], nodes: dict[str, Node], alternative: int
+) -> tuple[RankOrder, ...]:
+    """Says what is started on each node, and what that alone finds."""
+    machines = {_address(nodes.get(part.node)) for _, part in placed}
+    if task.launcher in FIRST_NODE_ALONE and len(machines) > 1:
+        raise refusal(
+            "launch/several-machines",
+            f"`stellwerk/launcher: {task.launcher}` starts nothing on other machines yet: name one "
+            "machine with `infra`",
+        )
+    return tuple(
+        RankOrder(
+            rank,
+            part.node,
+            {
+                **node_environment(task, node_rank, local_rank, alternative),
+                **_devices(part, nodes.get(part.node)),
+            },
+        )
+        for node_rank, part in placed
+        for local_rank, rank in enumerate(ranks_of_node(task, node_rank, alternative))
+    )
 
 
 def _address(node: Node | None) -> str:

@@ -12,6 +12,8 @@ import re
 import stat
 from typing import Any, BinaryIO, Optional
 
+from .epilogues import telling_lines
+
 JSONObject = dict[str, Any]
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TAIL_BYTES = 16_384
@@ -92,7 +94,7 @@ def read_json(path: str) -> Optional[JSONObject]:
 
 
 def last_lines(path: str) -> list[str]:
-    """The last lines of a log, at most 20 and at most 16 KiB of them."""
+    """The last lines of a log, at most 20 and at most 16 KiB of them, without a launcher's."""
     try:
         with open_file(path) as file:
             size = file.seek(0, os.SEEK_END)
@@ -103,7 +105,8 @@ def last_lines(path: str) -> list[str]:
     if start > 0:
         tail = tail.partition(b"\n")[2] or tail
     text = tail.decode("utf-8", "replace")
-    return [line.rpartition("\r")[2][:2000] for line in text.splitlines()][-_TAIL_LINES:]
+    lines = [line.rpartition("\r")[2][:2000] for line in text.splitlines()]
+    return telling_lines(lines)[-_TAIL_LINES:]
 
 
 class Places:

@@ -81,7 +81,8 @@ TEMPLATES = (
         f"resources: {{labels: {{stellwerk/{name}: @}}}}"
         for name in (
             "priority", "queue", "gpu-memory", "time-limit", "checkpoint-grace", "launcher",
-            "processes-per-node", "shell", "placement", "move-after", "notice", "abort-when", "setup-cache",
+            "processes-per-node", "shell", "placement", "move-after", "notice", "abort-when",
+            "setup-cache",
         )
     ),
 )  # fmt: skip
