@@ -233,3 +233,37 @@ def test_what_isn_t_there_is_told(stage: Stage) -> None:
     told = stage.post("/v1/placements/default/gold/explain", {"clusters": ["afra"]}).json
     assert (told["code"], told["problems"][0]["help"]) == ("find/cluster", "did you mean `afar`?")
     assert apply(stage, PLACEMENT, 422, name="../x")["problems"][0]["code"] == "fleet/name"
+
+
+def test_a_command_that_tells_scores_moves_a_decision(stage: Stage, tmp_path: Path) -> None:
+    """Its numbers are shown with their age and validity; a fault of its object has its place."""
+    file = tmp_path / "scores.json"
+    file.write_text('{"afar": 90, "near": 10}')
+    source = f"""
+---
+apiVersion: stellwerk/v1
+kind: ScoreSource
+name: idle
+command: [cat, {file}]
+every: 1s
+valid: 1h
+"""
+    ranked = """
+  prioritizerPolicy:
+    mode: Exact
+    configurations:
+    - weight: 3
+      scoreCoordinate: {type: AddOn, addOn: {resourceName: idle, scoreName: value}}
+"""
+    told = apply(stage, PLACEMENT.rstrip() + ranked + FAR + NEAR + source)
+    assert told["placements"][0]["clusters"] == ["afar"]
+    facts = stage.get("/v1/clusters/afar").json["facts"]
+    [score] = facts["scores"]
+    assert (score["name"], score["value"], score["stale"]) == ("idle/value", 90, False)
+    assert score["source"] == "source idle"
+    file.write_text('{"afar": 10, "near": 90}')
+    stage.until(lambda: show(stage)["row"]["clusters"] == ["near"], "the decision moves")
+    assert history(stage)[0]["moves"][0]["code"] == "better_cluster"
+    wrong = source.replace("every: 1s", "every: 10ms").replace("command: [", "comand: [")
+    codes = [one["code"] for one in apply(stage, PLACEMENT + wrong, 422)["problems"]]
+    assert sorted(codes) == ["spec/missing", "spec/unknown-field", "spec/value"]

@@ -27,6 +27,7 @@ from stellwerk.core.model.standing import Declared, FactRow, Standing
 from stellwerk.core.standing import Answer
 from stellwerk.core.state import State
 from stellwerk.engine.clock import Clock
+from stellwerk.engine.scoring import ScoreKeeper
 from stellwerk.store import Placed, StandingBatch, Store, StoreError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ ANSWERS_AT_ONCE = 512
 """So many answers become durable together."""
 DAY_MS = 86_400_000
 RETRY_S = 5.0
+FIRST_SCORES_S = 3.0
 
 
 class Seen(Struct, frozen=True):
@@ -52,7 +54,7 @@ class Work(Struct, frozen=True):
 
     declared: tuple[Declared, ...] | None
     seen: tuple[Seen, ...]
-    told: tuple[tuple[str, Source], ...]
+    told: tuple[tuple[str, Source | None], ...]
     put: tuple[Standing, ...]
     dropped: tuple[str, ...]
     used: tuple[str, ...]
@@ -76,10 +78,11 @@ class Placements:
         self._is_active = False
         self._declared_changed = False
         self._dirty: dict[str, None] = {}
-        self._told: dict[str, Source] = {}
+        self._told: dict[str, Source | None] = {}
         self._put: dict[str, None] = {}
         self._used: dict[str, None] = {}
         self._state = State()
+        self._scores = ScoreKeeper(self._clock, self.tell)
 
     # on the loop
 
@@ -125,8 +128,8 @@ class Placements:
                 return False
         return True
 
-    def tell(self, key: str, source: Source) -> None:
-        """Takes what a source of scores says now."""
+    def tell(self, key: str, source: Source | None) -> None:
+        """Takes what a source of scores says now; None = nothing any more."""
         self._told[key] = source
         self._wake()
 
@@ -147,6 +150,12 @@ class Placements:
 
     async def run(self) -> None:
         """Gives the worker what changed, for ever."""
+        try:
+            await self._run()
+        finally:
+            self._scores.close()
+
+    async def _run(self) -> None:
         while True:
             wait_s = (
                 max(0.0, (self._due_ms - self._clock.now_ms()) / 1000) if self._due_ms else None
@@ -155,6 +164,8 @@ class Placements:
                 await asyncio.wait_for(self._asked.wait(), wait_s)
             self._asked.clear()
             self._due_ms = 0
+            if self._declared_changed:
+                await self._ask_for_scores()
             work, loop = self._work(), asyncio.get_running_loop()
 
             def deliver(made: "list[Made]", loop: asyncio.AbstractEventLoop = loop) -> None:
@@ -173,6 +184,18 @@ class Placements:
                 self._begin_anew()
             if not self._asked.is_set():
                 self._quiet.set()
+
+    async def _ask_for_scores(self) -> None:
+        """Asks the sources that are declared now, and waits a while for what they say first."""
+        hashes = [one.facts for one in self._state.standing.declared.values()]
+        try:
+            read = await asyncio.to_thread(lambda: [self._facts_of(one) for one in hashes])
+        except StoreError as error:
+            log.error("score sources can't be read now: %s", error)  # noqa: TRY400
+            return
+        sources = {one.name: one for facts in read for one in facts.score_sources}
+        self._scores.keep(sources.values())
+        await self._scores.first_answers(FIRST_SCORES_S)
 
     def _work(self) -> Work:
         standing, clusters = self._state.standing, self._state.clusters
@@ -241,13 +264,16 @@ class Placements:
             self._inventory.say(f"told/{key}", source)
         self._inventory.refresh()
 
+    def _facts_of(self, blob: str) -> FleetFacts:
+        return read_facts(self._store.blobs.get(blob))
+
     def _declare(self, declared: Iterable[Declared]) -> None:
         """Reads the files that say something new."""
         for one in declared:
             before = self._read.get(one.name)
             if before is not None and before.facts == one.facts:
                 continue
-            read = read_facts(self._store.blobs.get(one.facts))
+            read = self._facts_of(one.facts)
             self._inventory.say_file(one.name, read.sources)
             self._read[one.name] = one
 

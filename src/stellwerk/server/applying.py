@@ -15,6 +15,7 @@ from stellwerk.core.model.errors import Notice, Problem, SpecError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.ids import BlobHash
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.scoring import ScoreSource
 from stellwerk.core.model.standing import NOT_YET, Declared, Standing
 from stellwerk.engine.placements import Placements, read_facts
 from stellwerk.server import standing_models as models
@@ -47,7 +48,7 @@ def read(body: models.ApplyBody, now_ms: int) -> Reading:
     if problems:
         raise SpecError(problems)
     keys = tuple(one.key for one in found.placements)
-    return Reading(name, found, FleetFacts(found.sources, keys))
+    return Reading(name, found, FleetFacts(found.sources, keys, found.score_sources))
 
 
 def troubles(placement: Placement, file: str) -> list[Problem]:
@@ -83,10 +84,13 @@ def command_of(store: Store, body: models.ApplyBody, one: Reading, was: "Was") -
     )
 
 
-def said(facts: FleetFacts) -> tuple[Fleet, tuple[str, ...]]:
+Said = tuple[Fleet, tuple[str, ...], tuple[ScoreSource, ...]]
+
+
+def said(facts: FleetFacts) -> Said:
     """What a file says, whenever that was."""
-    merged = merge(facts.sources)
-    return msgspec.structs.replace(merged, told={}), facts.placements
+    merged = msgspec.structs.replace(merge(facts.sources), told={})
+    return merged, facts.placements, facts.score_sources
 
 
 def answer(
@@ -131,7 +135,7 @@ class Was(msgspec.Struct, frozen=True):
     """What there was before: what the file of this name said, and all placements."""
 
     known: Declared | None
-    said: tuple[Fleet, tuple[str, ...]]
+    said: Said
     standing: dict[str, Standing]
 
     @property
@@ -150,7 +154,7 @@ def before(store: Store, name: str) -> Was:
     standing = {one.placement.key: one for one in store.placements()}
     known = next((each for each in store.declared() if each.name == name), None)
     if known is None:
-        return Was(None, (Fleet(clusters=()), ()), standing)
+        return Was(None, (Fleet(clusters=()), (), ()), standing)
     return Was(known, said(read_facts(store.blobs.get(known.facts))), standing)
 
 

@@ -60,7 +60,7 @@ def test_the_examples_of_the_page() -> None:
     """Every YAML block of `docs/fleet-file.md` is read without a word, by reader and editor."""
     page = Path(__file__).parents[3] / "docs" / "fleet-file.md"
     blocks = page.read_text(encoding="utf-8").split("```yaml\n")[1:]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         text = block.split("```")[0]
         found = read_fleet(text).require()

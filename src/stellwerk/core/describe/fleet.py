@@ -33,10 +33,12 @@ from stellwerk.core.describe.placements import API_VERSION as PLACEMENTS
 from stellwerk.core.describe.placements import DEFAULT_NAMESPACE, read_placement
 from stellwerk.core.describe.plain import node_of
 from stellwerk.core.describe.reader import each_object
+from stellwerk.core.describe.score_sources import score_source
 from stellwerk.core.inventory.merge import Source, merge, with_global_set
 from stellwerk.core.model.errors import Notice, Problem, SpecError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.scoring import ScoreSource
 
 MIB = 1024 * 1024
 FLEET_FILE = Bounds(
@@ -63,6 +65,7 @@ class FleetRead(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     notices: tuple[Notice, ...] = ()
     sources: tuple[Source, ...] = ()
+    score_sources: tuple[ScoreSource, ...] = ()
 
     def require(self) -> FleetRead:
         """Itself; raises SpecError if anything is wrong."""
@@ -104,6 +107,7 @@ def _finished(gathered: Gathered, report: Report, now_ms: int) -> FleetRead:
         problems=tuple(problems),
         notices=(*report.notices, *report.ignored),
         sources=sources,
+        score_sources=tuple(gathered.score_sources[key] for key in sorted(gathered.score_sources)),
     )
 
 
@@ -186,6 +190,7 @@ KINDS: dict[str, tuple[str, Handler]] = {
     "ClusterProfile": ("multicluster.x-k8s.io/v1alpha1", cluster_profile),
     "AddOnPlacementScore": (f"{_OCM}/v1alpha1", score_object),
     "Placement": (PLACEMENTS, _placement),
+    "ScoreSource": (API_VERSION, score_source),
     "Lease": ("coordination.k8s.io/v1", lease),
 }
 """What a fleet file may hold; of a group, later versions of a kind are read the same way."""

@@ -24,6 +24,7 @@ from stellwerk.core.model.fleet import (
 )
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.scoring import ScoreSource
 from stellwerk.core.model.selectors import Selector
 
 BUILT_IN_SETS = ("default", "global")
@@ -50,7 +51,10 @@ PARTS = (SHORT, OBJECT, PROPERTY, CLAIM, STATUS, PROFILE, SCORES, LEASE)
 """In the order in which they are believed where their trust is the same."""
 
 
-_MAPS = ("sets", "implied_sets", "bindings", "links", "latencies", "data", "placements")
+_MAPS = (
+    "sets", "implied_sets", "bindings", "links", "latencies", "data", "placements",
+    "score_sources",
+)  # fmt: skip
 _LISTS = ("taken", "holdings", "asked_sets")
 
 
@@ -82,6 +86,7 @@ class Gathered:
         self.taken: list[Allocation] = []
         self.holdings: list[Holding] = []
         self.placements: dict[str, Placement] = {}
+        self.score_sources: dict[str, ScoreSource] = {}
         self.asked_sets: list[tuple[str, Node]] = []
         self._seen: dict[tuple[str, ...], Node] = {}
         self._broken: dict[str, None] = {}

@@ -22,6 +22,7 @@ from stellwerk.core.describe.fleet_short import (
 from stellwerk.core.describe.placement_extras import EXTRAS, OBJECTIVES, PREFIX
 from stellwerk.core.describe.placements import SPEC_KEYS
 from stellwerk.core.describe.schemas import DRAFT, Schema
+from stellwerk.core.describe.score_sources import FIELDS as SOURCE_FIELDS
 
 _TEXT: Schema = {"type": "string"}
 _SWITCH: Schema = {"type": "boolean"}
@@ -145,6 +146,20 @@ _DATA: dict[str, Schema] = {
     "origin": _TEXT,
     "movable": _SWITCH,
 }
+_HTTP = _closed(("url", "at"), {"url": _TEXT, "at": _TEXT}, "url")
+_PROMETHEUS = _closed(("url", "query"), {"url": _TEXT, "query": _TEXT}, "url", "query")
+_SOURCE: dict[str, Schema] = {
+    "name": _said(_TEXT, "of the score object that it becomes"),
+    "command": _said(_list(_TEXT), "prints JSON: {CLUSTER: NUMBER} or {CLUSTER: {NAME: NUMBER}}"),
+    "http": _said(_HTTP, "the same over HTTP; `at` is the way to it in the answer"),
+    "prometheus": _said(_PROMETHEUS, "a query, whose results name their cluster by `label`"),
+    "label": _TEXT,
+    "score": _said(_TEXT, "what a plain number is called; `value` if not said"),
+    "every": _AMOUNT,
+    "valid": _said(_AMOUNT, "how long a score holds; five times `every` if not said"),
+    "timeout": _AMOUNT,
+    "scale": _said(_list(_NUMBER), "[LOW, HIGH]: the numbers that become -100 and 100"),
+}
 
 
 def fleet_schema() -> Schema:
@@ -154,6 +169,7 @@ def fleet_schema() -> Schema:
         "Link": _document("Link", ("apiVersion", "kind", *LINK_FIELDS), _LINK, "rate"),
         "Links": _links(),
         "Latency": _document("Latency", LATENCY_FIELDS, _LATENCY, "matrix"),
+        "ScoreSource": _document("ScoreSource", SOURCE_FIELDS, _SOURCE, "name"),
     }
     for kind in ("Data", "Dataset", "Model"):
         short[kind] = _document(kind, DATA_FIELDS, _DATA, "name", "revision", "size")

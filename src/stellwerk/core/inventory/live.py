@@ -9,6 +9,7 @@ from stellwerk.core.inventory.merge import Source, merge, with_global_set
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.fleet import Contradiction, Fleet
 from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.scoring import ScoreSource
 from stellwerk.core.model.standing import FactRow
 
 NOTHING = Fleet(clusters=())
@@ -19,6 +20,7 @@ class FleetFacts(Struct, frozen=True):
 
     sources: tuple[Source, ...]
     placements: tuple[str, ...] = ()
+    score_sources: tuple[ScoreSource, ...] = ()
 
 
 class Inventory:

@@ -65,12 +65,9 @@ def fold(state: State, record: ev.Record) -> None:
                 state.tell_to_stop(changed, run)
         case ev.WorkloadEnded():
             _fold_end(state, record.at_ms, event)
-        case (
-            ev.FleetDeclared()
-            | ev.PlacementApplied()
-            | ev.PlacementDeleted()
-            | ev.PlacementDecided()
-        ):
+        case ev.FleetDeclared() | ev.PlacementApplied():
+            fold_standing(state.standing, record.at_ms, record.actor, event)
+        case ev.PlacementDeleted() | ev.PlacementDecided():
             fold_standing(state.standing, record.at_ms, record.actor, event)
         case ev.CommandRefused() | ev.ActionDropped():
             pass  # told in the journal; nothing of the live state follows from them
