@@ -26,6 +26,8 @@ listener.listen()
 print("listening", flush=True)
 time.sleep(60)
 """
+BEGINS = "INFO stellwerk.server server 1 (pid 7) answers at x\n"
+ENDS = "INFO stellwerk.server server (pid 7) has ended\n"
 
 
 class Starts:
@@ -114,6 +116,38 @@ def test_a_server_that_loses_the_race_is_no_failure(starts: Starts, settings: Se
     starts.run("import sys; sys.exit('another server holds the lock')")
     assert ensure_server(settings)
     assert len(starts.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("", ""),
+        (f"{BEGINS}{ENDS}", ""),
+        (f"{BEGINS}INFO s something\n", "the server had been killed"),
+        (
+            f"{BEGINS}CRITICAL s the engine has stopped\n{ENDS}",
+            "the server had failed (stw doctor",
+        ),
+        (
+            f"{BEGINS}CRITICAL s the engine has stopped\n{BEGINS}{ENDS}",
+            "",
+        ),
+    ],
+)
+def test_a_server_that_wasnt_ended_is_told_of(
+    starts: Starts, settings: Settings, log: str, told: str
+) -> None:
+    """Once, by whoever starts it anew; what was ended on purpose is nothing to tell."""
+    Path(settings.server_log).parent.mkdir(parents=True, exist_ok=True)
+    Path(settings.server_log).write_text(
+        "".join(f"2026-11-30T10:00:00.000Z {line}\n" for line in log.splitlines())
+    )
+    starts.listen()
+    said: list[str] = []
+    assert ensure_server(settings, said.append)
+    assert not ensure_server(settings, said.append)
+    assert len(said) == bool(told)
+    assert "".join(said).startswith(told)
 
 
 def test_a_server_that_never_answers_is_given_up(

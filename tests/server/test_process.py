@@ -1,5 +1,7 @@
 """The server as a process of its own, with real jobs on this machine."""
 
+import contextlib
+import http.client
 import json
 import os
 import signal
@@ -143,10 +145,18 @@ def test_a_server_whose_engine_has_died_ends(home: Home) -> None:
         "s = Store.open(pathlib.Path(sys.argv[1])); s.raise_epoch('other'); s.close()"
     )
     subprocess.run([sys.executable, "-c", script, str(home.state)], check=True)
-    home.post("/v1/workloads", {"text": "run: 'true'", "file": "job.yaml"})
+    taken: Answer | None = None
+    with contextlib.suppress(http.client.HTTPException, OSError):  # it may be gone by itself
+        taken = home.post("/v1/workloads", {"text": "run: 'true'", "file": "job.yaml"})
     assert process.wait(PATIENCE_S) == 1
     assert not os.path.exists(home.socket)
     assert "CRITICAL stellwerk.server the engine has stopped working" in home.log()
+    next_one = home.start()
+    if taken is not None and taken.status == 201:
+        found = home.get(f"/v1/workloads/{taken.json['name']}")
+        assert (found.status, found.json["id"]) == (200, taken.json["id"]), "it is waited for"
+    assert home.post("/v1/server/stop").status == 202
+    assert next_one.wait(PATIENCE_S) == 0
     assert "store/fenced" in home.log()
     for line in home.log().splitlines():
         assert line[:4].isdecimal(), f"not a line of its own: {line}"

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from stellwerk.cli.errors import usage
+from stellwerk.cli.output import narrate
 from stellwerk.client.ahead import Forecast
 from stellwerk.client.api import Client
 from stellwerk.client.refusals import ApiError
@@ -22,6 +23,7 @@ NAMES = 500
 def connect(*, start: bool = True) -> Client:
     """A client of the user's server, which is started if need be; closed with the command."""
     client = Client(start=start)
+    client.tell = narrate
     if context := click.get_current_context(silent=True):
         context.call_on_close(client.close)
     return client

@@ -7,6 +7,7 @@ against a third way of starting it. The server is in a session of its own and ou
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stellwerk.client.connection import (
@@ -25,11 +26,18 @@ POLL_S = 0.005
 AFTER_DEATH_S = 1.0  # a server that lost the race for its lock ends; the winner may need a moment
 TAIL_BYTES = 4096
 TAIL_LINES = 8
+LOG_LINES = 256
+_ANSWERS, _ENDED = " answers at ", " has ended"
+"""What a server says of itself in its log when it listens, and at its end."""
+
 _started: list["Popen[bytes]"] = []  # a server outlives its caller; this only keeps it waited for
 
 
-def ensure_server(settings: Settings) -> bool:
-    """Makes sure that a server listens; says whether it had to. Raises UnreachableError."""
+def ensure_server(settings: Settings, tell: Callable[[str], None] | None = None) -> bool:
+    """Makes sure that a server listens; says whether it had to. Raises UnreachableError.
+
+    `tell` is told where the one before had ended by itself.
+    """
     if settings.socket_is_default:
         refuse_foreign_socket(settings.socket)
     if answers(settings.socket):
@@ -48,8 +56,23 @@ def ensure_server(settings: Settings) -> bool:
                 _sleep_until(deadline, settings)
         if answers(settings.socket):
             return False
+        how = how_it_ended(settings.server_log)
         _start(settings, deadline)
+    if how and tell is not None:
+        tell(f"{how}; started anew, jobs went on")
     return True
+
+
+def how_it_ended(log: str) -> str:
+    """What became of the last server, by its log; empty where somebody ended it."""
+    lines = tail(log, LOG_LINES)
+    begins = max((at for at, line in enumerate(lines) if _ANSWERS in line), default=-1)
+    since = lines[begins + 1 :]
+    if any(" CRITICAL " in line for line in since):
+        return "the server had failed (stw doctor says when, stw server logs why)"
+    if begins < 0 or any(_ENDED in line for line in since):
+        return ""
+    return "the server had been killed, or this machine was restarted"
 
 
 def server_command() -> list[str]:

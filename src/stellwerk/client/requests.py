@@ -1,6 +1,6 @@
 """How the client asks: one server, which is started when it is first needed, and typed answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Self, TypeVar
 
@@ -29,6 +29,8 @@ class Requests:
         self.settings = settings or load()
         self._start = start and socket is None
         self._ready = False
+        self.tell: Callable[[str], None] | None = None
+        """Is told what the caller should know beside the answer: that a server had failed."""
         self.transport = Transport(socket or self.settings.socket, timeout_s)
 
     def __enter__(self) -> Self:
@@ -55,7 +57,7 @@ class Requests:
     def ensure_server(self) -> bool:
         """Starts the server if it isn't running; says whether it had to."""
         self._ready = True
-        return ensure_server(self.settings) if self._start else False
+        return ensure_server(self.settings, self.tell) if self._start else False
 
     def _order(
         self,

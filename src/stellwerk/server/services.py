@@ -146,7 +146,7 @@ class Services:
         self.gate = Gate()
         self._keys = Keys(store.blobs)
         self.stopping = asyncio.Event()
-        self._newest_ack = 0
+        self._newest_ack = store.inbox_newest()  # a server before this one may have ended amid it
 
     def driver(self, cluster: str) -> ReadsLogs:
         """The driver of a cluster; raises DriverError if nothing serves it now."""

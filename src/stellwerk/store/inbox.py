@@ -227,6 +227,12 @@ def take(conn: sa.Connection, after_seq: int, limit: int) -> list[Envelope]:
     ]
 
 
+def newest(conn: sa.Connection) -> int:
+    """The position of the newest command; 0 if there never was one."""
+    row = _NEWEST.first(conn)
+    return int(row[0] or 0) if row else 0
+
+
 def forget(conn: sa.Connection, before_ms: int) -> int:
     """Deletes done commands older than an instant; gives how many. The newest one stays."""
     return _FORGET.run(conn, facts.number(conn, facts.INBOX_UPTO), before_ms)

@@ -143,6 +143,10 @@ class Store:
         """The position up to which commands have become events."""
         return self._read(lambda conn: facts.number(conn, facts.INBOX_UPTO))
 
+    def inbox_newest(self) -> int:
+        """The position of the newest command that was acknowledged."""
+        return self._read(inbox.newest)
+
     # Journal
 
     def raise_epoch(self, version: str, at_least: int = 0) -> int:
