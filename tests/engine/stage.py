@@ -10,6 +10,7 @@ import pytest
 from stellwerk.core.invariants import violations
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Cancel, Command, Submit
+from stellwerk.core.model.gates import After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.task import Task
@@ -90,7 +91,13 @@ class Stage:
             self.engine.notify()
         return acks[0].name
 
-    async def submit(self, shape: Shape | None = None, policies: Policies | None = None) -> str:
+    async def submit(
+        self,
+        shape: Shape | None = None,
+        policies: Policies | None = None,
+        after: tuple[After, ...] = (),
+        array: ArrayPart | None = None,
+    ) -> str:
         """Submits a small job."""
         self.count += 1
         task = self.store.blobs.put(msgspec.json.encode(Launch(task=Task(run="true"))))
@@ -102,6 +109,8 @@ class Stage:
                 shape=shape or a_shape(),
                 task=BlobHash(task),
                 policies=policies or Policies(),
+                after=after,
+                array=array,
             )
         )
 

@@ -12,13 +12,14 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module, resources
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from stellwerk.client.parts import new_key
 from stellwerk.client.prepare import Prepared, Wish, prepare
+from stellwerk.client.python import far_side
 from stellwerk.client.python.outcome import RESULT
 from stellwerk.client.wire import Override, Submission
 from stellwerk.config import Settings
@@ -90,8 +91,8 @@ class Maker:
         self._settings = settings
         self._first: Submission | None = None
         self._count = 0
-        far_side = resources.files("stellwerk.client.python") / "far_side.py"
-        self._source = far_side.read_text()
+        with open(far_side.__file__, encoding="utf-8") as source:
+            self._source = source.read()
 
     def make(self, function: Callable[..., Any], args: Any, kwargs: Any, prefix: str) -> Call:
         """Writes a call down. Raises StellwerkError where what is wanted makes no sense."""
