@@ -232,7 +232,8 @@ class Pages:
         return None if self._not_due(workload) else workload.decision or None
 
     def _position(self, workload: Workload) -> models.Position | None:
-        found = self._store.position(workload.id) if workload.phase == "Pending" else None
+        in_line = workload.phase == "Pending" and not workload.gate
+        found = self._store.position(workload.id) if in_line else None
         return models.Position(place=found.position, ahead=found.ahead) if found else None
 
     def _allocations(self) -> dict[str, dict[str, Allocation]]:

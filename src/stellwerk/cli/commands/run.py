@@ -58,7 +58,8 @@ def command(file: str | None, **flags: Any) -> int:
     client = connect()
     submitted = _submitted(client, wish, narrator)
     if flags["output_format"] == "json":
-        fields = ("id", "name", "phase", "repeated")
+        many = ("count",) if submitted.count > 1 else ()
+        fields = ("id", "name", "phase", "repeated", *many)
         write_data({name: getattr(submitted, name) for name in fields}, "json")
         return 0
     if flags["output_format"] == "name":

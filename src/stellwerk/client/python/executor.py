@@ -216,7 +216,7 @@ class Executor(concurrent.futures.Executor):
 
     def _follow(self) -> None:
         """Begins to follow the journal before the first call is in it."""
-        if self._thread is not None:
+        if self._thread is not None and self._thread.is_alive():
             return
         self._reader = self._client.twin().event_reader(after=self._client.server_status().seq)
         self._thread = threading.Thread(target=self._watch, name="stellwerk-calls", daemon=True)
