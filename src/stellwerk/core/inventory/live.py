@@ -112,7 +112,8 @@ class Inventory:
         parts = self._parts.get(name, {})
         found = merge([parts[key] for key in sorted(parts)])
         if not found.clusters:
-            self._parts.pop(name, None)
+            if not parts:
+                self._parts.pop(name, None)
             self.contradictions.pop(name, None)
             if self.rows.pop(name, None) is not None:
                 self.gone[name] = None

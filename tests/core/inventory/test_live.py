@@ -1,0 +1,92 @@
+"""One fleet of many sources, merged anew only where somebody spoke anew."""
+
+from random import Random
+
+import pytest
+
+from stellwerk.core.inventory.live import Inventory
+from stellwerk.core.inventory.merge import Source, merge
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.fleet import ClusterSet, Fleet, Link, SetBinding
+from stellwerk.core.model.resources import Allocation, NodeAllocation
+from stellwerk.core.model.selectors import Selector
+
+NAMES = ("a", "b", "c", "d")
+
+
+def a_source(dice: Random, number: int) -> Source:
+    """Somebody who speaks of some clusters, and of what is around them."""
+    found = [
+        Cluster(name, dice.choice(("", "ssh")), (), labels={f"l{number}": str(dice.randrange(3))})
+        for name in NAMES
+        if dice.random() < 0.6
+    ]
+    around = Fleet(
+        tuple(found),
+        sets=(ClusterSet(f"s{dice.randrange(3)}"),) if dice.random() < 0.3 else (),
+        links=(Link("a", "b", float(number + 1)),) if dice.random() < 0.3 else (),
+        taken=tuple(
+            Allocation(one.name, (NodeAllocation("n", 1000 + number),))
+            for one in found
+            if dice.random() < 0.3
+        ),
+    )
+    trust = dice.choice(("declared", "told"))
+    return Source(f"source {number}", trust, around, number, whole=dice.random() < 0.8)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_it_is_what_merging_everything_at_once_gives(seed: int) -> None:
+    """After each change of some source, and what has changed is told exactly."""
+    dice = Random(seed)
+    inventory = Inventory()
+    said: dict[str, Source] = {}
+    known: dict[str, object] = {}
+    for _ in range(12):
+        key = f"file/{dice.randrange(4)}"
+        source = a_source(dice, dice.randrange(9)) if dice.random() < 0.8 else None
+        inventory.say(key, source)
+        said.pop(key, None)
+        if source is not None:
+            said[key] = source
+        inventory.refresh()
+        whole = merge([said[each] for each in sorted(said)])
+        fleet = inventory.fleet()
+        assert fleet.clusters == whole.clusters
+        taken = tuple(one for one in whole.taken if one.cluster in inventory.rows)
+        assert [fleet.taken, fleet.links, fleet.told] == [taken, whole.links, whole.told]
+        now = {name: (row.cluster, row.taken) for name, row in inventory.rows.items()}
+        assert set(inventory.gone) == set(known) - set(now)
+        assert set(inventory.changed) == {n for n in now if known.get(n) != now[n]}
+        known = dict(now)
+        inventory.seen()
+    twin = inventory.copy()
+    twin.refresh()
+    assert twin.fleet() == inventory.fleet()
+
+
+def test_a_file_that_says_less_is_taken_at_its_word() -> None:
+    """Its old voices say nothing any more; others go on."""
+    inventory = Inventory()
+    two = [Source(name, "declared", Fleet((Cluster(name, "", ()),))) for name in ("a", "b")]
+    inventory.say_file("x.yaml", two)
+    inventory.say_file("y.yaml", two[:1])
+    inventory.refresh()
+    assert list(inventory.rows) == ["a", "b"]
+    inventory.say_file("x.yaml", two[:1])
+    inventory.refresh()
+    assert (list(inventory.rows), list(inventory.gone)) == (["a"], ["b"])
+
+
+def test_where_nobody_bound_a_set_namespaces_may_choose_from_all() -> None:
+    """And with one binding only from what is bound."""
+    inventory = Inventory()
+    inventory.probed(Cluster("a", "local", ()), (), 1)
+    inventory.refresh()
+    fleet = inventory.fleet(("lab",))
+    assert fleet.bindings == (SetBinding("lab", "global"),)
+    assert fleet.sets == (ClusterSet("global", exclusive=False, selector=Selector()),)
+    bound = Fleet((), sets=(ClusterSet("s"),), bindings=(SetBinding("other", "s"),))
+    inventory.say("file/z", Source("z", "declared", bound))
+    inventory.refresh()
+    assert inventory.fleet(("lab",)).bindings == bound.bindings
