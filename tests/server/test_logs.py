@@ -184,6 +184,8 @@ def test_a_cluster_that_does_not_answer(stage: Stage) -> None:
     [
         ("run=7", 404, "find/run"),
         ("run=1&rank=3", 404, "find/rank"),
+        ("rank=3", 404, "find/rank"),
+        ("run=all&rank=3", 404, "find/rank"),
         ("run=0", 400, "request/invalid"),
         ("run=x", 400, "request/invalid"),
         ("rank=-1", 400, "request/invalid"),

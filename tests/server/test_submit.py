@@ -191,10 +191,34 @@ def test_a_queue_that_is_not_there_is_named(real: Stage) -> None:
 
 
 def test_a_priority_is_a_number(real: Stage) -> None:
-    """However long; a class that nobody has made is told to count for nothing."""
+    """However long; a class that nobody has made is refused, but noted in the field of `sky`."""
     text = "resources: {labels: {stellwerk/priority: '%s'}}\nrun: x\n"
     answer = real.post("/v1/workloads", {"text": text % ("9" * 40), "file": "a.yaml"})
     assert (answer.status, answer.json["code"]) == (422, "spec/value")
     assert "from -1000 to 1000" in answer.json["detail"]
-    told = real.post("/v1/workloads", {"text": text % "high", "file": "a.yaml"}).json
+    flag = {"text": "run: x\n", "file": "a.yaml", "overrides": {"priority": "high"}}
+    for body in (flag, {"text": text % "high", "file": "a.yaml"}):
+        answer = real.post("/v1/workloads", body)
+        assert (answer.status, answer.json["code"]) == (422, "submit/priority-class")
+    theirs = {"text": "resources: {priority_class: high}\nrun: x\n", "file": "a.yaml"}
+    told = real.post("/v1/workloads", theirs).json
     assert [one["code"] for one in told["notices"]] == ["priority/no-class"]
+
+
+def test_labels_of_ours_count_like_flags_or_are_refused(real: Stage) -> None:
+    """Beside a task as from the command line; in a batch too, with the number of the item."""
+    labels = {"stellwerk/priority": "7", "stellwerk/time-limit": "2h", "team": "x"}
+    body = {"text": "run: x\n", "file": "a.yaml", "labels": labels}
+    made = real.post("/v1/workloads", body).json
+    shown = real.get(f"/v1/workloads/{made['id']}").json
+    assert (shown["priority"], shown["labels"]) == (7, {"team": "x"})
+    assert shown["policies"]["time_limit_ms"] == 7_200_000
+    wins = real.post("/v1/workloads", {**body, "overrides": {"priority": "9"}}).json
+    assert real.get(f"/v1/workloads/{wins['id']}").json["priority"] == 9
+    for label, code in (("shell", "submit/label"), ("timelimit", "spec/unknown-field")):
+        wrong = {**body, "labels": {f"stellwerk/{label}": "1"}}
+        answer = real.post("/v1/workloads", wrong)
+        assert (answer.status, answer.json["code"]) == (422, code)
+        assert real.post("/v1/plan", wrong).json["code"] == code
+    many = real.post("/v1/workloads/batch", {"items": [body, wrong]}).json
+    assert many["problems"][0]["message"].startswith("item 1: unknown label")

@@ -16,8 +16,7 @@ from msgspec import structs
 
 from stellwerk.client.wire import Kind, Override, Submission
 from stellwerk.config import Settings
-from stellwerk.core.describe.extras import EXTRAS, LOCK_FILES, PREFIX
-from stellwerk.core.describe.fields import did_you_mean
+from stellwerk.core.describe.extras import LOCK_FILES, flags_in_labels
 from stellwerk.core.describe.places import means, packed_targets
 from stellwerk.core.model.errors import Problem, SpecError, StellwerkError
 from stellwerk.core.model.task import Task
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 LARGEST_TEXT = 2 * 2**20
 STDIN = "-"
-EXTRAS_WITH_FLAGS = ("priority", "queue", "gpu-memory", "time-limit", "checkpoint-grace")
 
 
 class Wish(NamedTuple):
@@ -120,21 +118,8 @@ def problems_of(wish: Wish) -> tuple[Problem, ...]:
 
 def _with_extras(wish: Wish) -> tuple[Wish, tuple[Problem, ...]]:
     """Labels `stellwerk/…` as what they mean: like a flag where there is one; others are wrong."""
-    ours = {key.removeprefix(PREFIX): key for key in wish.labels if key.startswith(PREFIX)}
-    problems = []
-    for extra, label in ours.items():
-        if extra not in EXTRAS:
-            remedy = did_you_mean(label, [PREFIX + known for known in EXTRAS], cutoff=0.85)
-            remedy = remedy or f"labels of your own don't begin with `{PREFIX}`"
-            problems.append(Problem("spec/unknown-field", f"unknown label `{label}`", remedy))
-        elif extra not in EXTRAS_WITH_FLAGS:
-            message = f"`{label}` counts only in a task file"
-            remedy = "write it there, below `labels` of `resources`"
-            problems.append(Problem("submit/label", message, remedy))
-    given = [extra for extra in EXTRAS_WITH_FLAGS if extra in ours]
-    flags = {extra.replace("-", "_"): wish.labels[ours[extra]] for extra in given}
-    others = {key: value for key, value in wish.labels.items() if not key.startswith(PREFIX)}
-    return wish._replace(overrides={**flags, **wish.overrides}, labels=others), tuple(problems)
+    labels, flags, problems = flags_in_labels(wish.labels)
+    return wish._replace(overrides={**flags, **wish.overrides}, labels=labels), problems
 
 
 def _command(wish: Wish, settings: Settings) -> Prepared:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stellwerk.config import Settings, load
 from stellwerk.core.describe.commands import called
+from stellwerk.core.describe.extras import PREFIX, flags_in_labels
 from stellwerk.core.describe.places import targets
 from stellwerk.core.describe.support import missing_secrets
 from stellwerk.core.lower import DEFAULT_QUEUE, Lowered, lower
@@ -81,6 +82,27 @@ class Surroundings(msgspec.Struct, frozen=True):
     placements: Callable[[], Sequence[str]] = tuple
 
 
+def with_flags(items: Sequence[SubmitItem]) -> list[SubmitItem]:
+    """Items whose labels `stellwerk/…` are the flags they stand for; raises where there is none.
+
+    Copies of one item stay the same object.
+    """
+    found: dict[int, SubmitItem] = {}
+    problems: list[Problem] = []
+    for number, item in enumerate(items):
+        if id(item) in found or len(problems) >= MOST_PROBLEMS:
+            continue
+        labels, flags, wrong = flags_in_labels(item.labels)
+        problems += _numbered(wrong, number, len(items))
+        found[id(item)] = item
+        if flags:
+            overrides = {**flags, **item.overrides}
+            found[id(item)] = replace(item, labels=labels, overrides=overrides)
+    if problems:
+        raise StellwerkError(problems[:MOST_PROBLEMS])
+    return [found[id(item)] for item in items]
+
+
 def accept_all(items: Sequence[SubmitItem], read: ReadItem, around: Surroundings) -> list[Accepted]:
     """Accepts all items, or raises StellwerkError with the problems of all of them."""
     found: dict[bytes, Accepted] = {}
@@ -120,6 +142,7 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
     if targets(found.task):
         mounted = mount(found.task, item.mounts, around.settings(), problems)
     problems += _missing(item, found, around)
+    problems += class_problems(found.task, item)
     problems += queue_problems(lowered.queue, around.queues, item.file)
     if lowered.shape.placement:
         problems += placement_problems(lowered.shape.placement, around.placements(), item.file)
@@ -191,6 +214,20 @@ def queue_problems(queue: str, known: Sequence[str], file: str) -> list[Problem]
     help = f"did you mean `{close[0]}`?" if close else "leave `queue` out, or name one of these"
     message = f"there is no queue `{queue}`; there {there_are}"
     return [Problem("submit/queue", message, help, file=file, path="queue")]
+
+
+def class_problems(task: Task, item: SubmitItem) -> list[Problem]:
+    """That there is no priority class of that name: it would wait with another priority.
+
+    The field of `sky` may name one of another system, and is only noted.
+    """
+    name = task.priority_class
+    asked = (item.overrides.get("priority"), task.labels.get(f"{PREFIX}priority"))
+    if not name or name not in asked:
+        return []
+    message = f"there is no priority class `{name}`"
+    help = "write a number from -1000 to 1000; higher goes first"
+    return [Problem("submit/priority-class", message, help, file=item.file, path="priority")]
 
 
 def placement_problems(key: str, known: Sequence[str], file: str) -> list[Problem]:

@@ -15,7 +15,14 @@ from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.server import planning
-from stellwerk.server.accept import Accepted, ReadItem, Surroundings, accept, accept_all
+from stellwerk.server.accept import (
+    Accepted,
+    ReadItem,
+    Surroundings,
+    accept,
+    accept_all,
+    with_flags,
+)
 from stellwerk.server.arrays import (
     Element,
     after_of,
@@ -45,6 +52,7 @@ class Submits:
 
     async def submit(self, items: Sequence[SubmitItem], actor: str) -> SubmittedMany:
         """Checks all items and takes them down in one transaction; raises with every problem."""
+        items = with_flags(items)
         await self._first_facts()
         if any(item.plan for item in items):
             await self._hold_to_plan(items, actor)
@@ -61,6 +69,7 @@ class Submits:
 
     async def plan(self, item: SubmitItem, actor: str, outlook: Outlook) -> PlanAnswer:
         """Says what would become of an item if it were submitted now; raises as `submit` would."""
+        [item] = with_flags([item])
         await self._first_facts()
         await self._services.settled(SETTLE_S)
         one = await asyncio.to_thread(self._accept_unsent, item, actor)

@@ -7,6 +7,7 @@ for its label and its flag; a flag holds before a label.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from stellwerk.core.describe import arrays
@@ -24,10 +25,12 @@ from stellwerk.core.describe.fields import (
 from stellwerk.core.describe.fleet_amounts import from_text
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.task_wishes import WISHES, wishes_of
+from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.quantity import SECOND_MS, BadQuantity, parse_duration, parse_size
 from stellwerk.core.model.task import AbortRule, NoticeSignal
 
 PREFIX = "stellwerk/"
+EXTRAS_WITH_FLAGS = ("priority", "queue", "gpu-memory", "time-limit", "checkpoint-grace")
 LAUNCHERS = ("auto", "node", "processes", "torchrun", "accelerate", "jax", "mpi")
 SHELLS = ("snapshot", "interactive")
 SIGNALS = (
@@ -206,6 +209,30 @@ def labels(report: Report, node: Node, path: str) -> dict[str, str] | None:
             if len(report.problems) == before:
                 text(report, entry.value, where)
     return found
+
+
+def flags_in_labels(
+    labels: Mapping[str, str],
+) -> tuple[dict[str, str], dict[str, str], tuple[Problem, ...]]:
+    """Labels that come beside a task: those of the caller, and `stellwerk/…` as the flags they are.
+
+    One without a flag counts only where the task stands, and is a problem here.
+    """
+    ours = {key.removeprefix(PREFIX): key for key in labels if key.startswith(PREFIX)}
+    problems = []
+    for extra, label in ours.items():
+        if extra not in EXTRAS:
+            remedy = did_you_mean(label, [PREFIX + known for known in EXTRAS], cutoff=0.85)
+            remedy = remedy or f"labels of your own don't begin with `{PREFIX}`"
+            problems.append(Problem("spec/unknown-field", f"unknown label `{label}`", remedy))
+        elif extra not in EXTRAS_WITH_FLAGS:
+            message = f"`{label}` counts only in a task file"
+            remedy = "write it there, below `labels` of `resources`"
+            problems.append(Problem("submit/label", message, remedy))
+    given = [extra for extra in EXTRAS_WITH_FLAGS if extra in ours]
+    flags = {extra.replace("-", "_"): labels[ours[extra]] for extra in given}
+    others = {key: value for key, value in labels.items() if not key.startswith(PREFIX)}
+    return others, flags, tuple(problems)
 
 
 def _is_nearly_ours(key: str, report: Report) -> bool:

@@ -65,14 +65,7 @@ async def read_logs(
     """
     workload = await services.find(ref)
     number = int(run) if run.isdecimal() else 0
-    known = next((one for one in workload.runs if one.number == number), None)
-    ranks = ranks_of(workload, known) if known else 0
-    if known and rank >= ranks:
-        raise StellwerkError.of(
-            "find/rank",
-            f"run {number} of {workload.name} has no rank {rank}",
-            f"it has ranks 0 to {ranks - 1}",
-        )
+    _refuse_unknown_rank(workload, number, rank, every=run == "all")
     choice = Choice(
         number=number,
         all_runs=run == "all",
@@ -92,6 +85,21 @@ async def read_logs(
     if not follow:
         pieces = await _primed(pieces)
     return Stream(pieces, media_type="application/octet-stream", headers=headers)
+
+
+def _refuse_unknown_rank(workload: Workload, number: int, rank: int, *, every: bool) -> None:
+    """Says that none of what is asked for has such a rank; of what never ran nothing is known."""
+    asked = workload.runs if every else workload.runs[-1:]
+    if number:
+        asked = tuple(run for run in workload.runs if run.number == number)
+    ranks = max((ranks_of(workload, run) for run in asked), default=rank + 1)
+    if rank >= ranks:
+        what = workload.name if every else f"run {asked[0].number} of {workload.name}"
+        raise StellwerkError.of(
+            "find/rank",
+            f"{what} has no rank {rank}",
+            f"it has ranks 0 to {ranks - 1}" if ranks > 1 else "it has rank 0 alone",
+        )
 
 
 async def _refuse_what_is_gone(services: Services, workload: Workload, choice: Choice) -> None:
