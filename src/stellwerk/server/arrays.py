@@ -25,8 +25,11 @@ from stellwerk.core.model.gates import ARRAY_LABEL, After, ArrayPart
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.server.accept import Accepted
 from stellwerk.server.models import SubmitItem
-from stellwerk.server.services import PROJECT, SETTLE_S, Services
+from stellwerk.server.services import PROJECT, Services
 from stellwerk.store import WorkloadFilter
+
+KNOWN_S = 60.0
+"""How long somebody is waited for who was submitted before, perhaps behind many others."""
 
 AFTER = "stellwerk/after"
 ARRAY = "stellwerk/array"
@@ -168,7 +171,7 @@ async def resolve_after(services: Services, written: Iterable[str]) -> dict[str,
 
 async def _find(services: Services, one: Waits) -> After | Problem:
     known = _known(services, one)
-    if known is None and await services.settled(SETTLE_S):
+    if known is None and await services.settled(KNOWN_S):
         known = _known(services, one)
     if known is not None:
         return known

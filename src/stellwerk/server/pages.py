@@ -193,7 +193,8 @@ class Pages:
     def _waits_of(
         self, workloads: Iterable[Workload], view: View | None = None
     ) -> dict[ShapeId, Wait]:
-        shapes = {workload.shape: None for workload in workloads if workload.phase == "Pending"}
+        in_line = (one for one in workloads if one.phase == "Pending" and not one.gate)
+        shapes = {workload.shape: None for workload in in_line}
         stored = {shape: self._store.waits(shape) for shape in shapes}
         found = {shape: wait for shape, wait in stored.items() if wait is not None}
         now = self._waiting.now(view, found) if view is not None else {}

@@ -217,7 +217,9 @@ def _each(
     if output.for_people:
         for one in (one for one in changed if one not in over_before):
             narrate(f"{one.name} {done(one.phase)}")
-        if changed:
+        if len(changed) == 1 and changed[0].id.startswith("a-"):
+            narrate(f"next: stw ps -A {changed[0].name}")
+        elif changed:
             narrate(f"next: stw show {changed[0].name}" if len(changed) == 1 else "next: stw ps")
     else:
         write_list(changed, COLUMNS, output, name=lambda one: one.name)

@@ -132,6 +132,8 @@ def _then(rows: list[Row], query: Query, pattern: str | None) -> str:
         for row in rows:
             if row.phase == phase:
                 return f"next: stw {verb} {row.name}"
+    if rows and rows[0].id.startswith("a-"):
+        return f"next: stw ps {rows[0].name}"
     if rows:
         return f"next: stw show {rows[0].name}"
     if ("all", "1") in query:
