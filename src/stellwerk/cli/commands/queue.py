@@ -7,15 +7,17 @@ from itertools import count
 import click
 
 from stellwerk.cli.completing import complete_queues
+from stellwerk.cli.errors import NOT_FOUND, CommandError
 from stellwerk.cli.output import Output, limit_option, list_options, most_of, write_list
 from stellwerk.cli.render.units import plural
 from stellwerk.cli.render.workloads import queue_columns
-from stellwerk.cli.session import connect, forecasts, now_ms, parse_labels
+from stellwerk.cli.session import NAMES, connect, forecasts, now_ms, parse_labels
 from stellwerk.cli.watching import watched
 from stellwerk.client.api import Client
 from stellwerk.client.parts import list_query
 from stellwerk.client.wire import Row
 
+DEFAULT_QUEUE = "default"
 WAITING = {"Pending", "Held"}
 RUNNING = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
 
@@ -42,6 +44,8 @@ def command(
         # A place counts all that wait: those with a label are chosen only when all have theirs.
         whole = bool(output.sort or chosen)
         found = client.listing(query, limit=None if whole else most, total=True)
+        if queue and not found.items:
+            _check_queue(client, queue)
         lines = numbered(waiting_in_order(found.items, queue))
         lines = [line for line in lines if chosen.items() <= line[1].labels.items()]
         if output.for_people:
@@ -66,6 +70,24 @@ def command(
             )
 
     watched(client, show) if watch else show()
+
+
+def _check_queue(client: Client, queue: str) -> None:
+    """Raises if nothing ever was in a queue of this name; says which one may be meant."""
+    from difflib import get_close_matches
+
+    ever = list_query(all=True, queue=queue)
+    if queue == DEFAULT_QUEUE or client.listing(ever, limit=1).items:
+        return
+    known = list(dict.fromkeys([DEFAULT_QUEUE, *(row.queue for row in client.list(limit=NAMES))]))
+    there_are = f"is only `{known[0]}`" if len(known) == 1 else f"are {', '.join(known)}"
+    close = get_close_matches(queue, known, 1)
+    raise CommandError(
+        "find/queue",
+        f"there is no queue `{queue[:80]}`; there {there_are}",
+        f"did you mean `{close[0]}`?" if close else "stw queue lists all that waits",
+        exit_code=NOT_FOUND,
+    )
 
 
 def _nothing(queue: str | None, labels: Sequence[str]) -> str:
