@@ -203,7 +203,7 @@ class Run:
             self.lost_cpu_ms += spent
             self.used_cpu_ms += spent
             self.evicted += 1
-            self.queues.release(gone.key, again=True)
+            self.queues.release(gone.key, again=gone.reason)
         self.cycles_s.append(decided - began)
         self.rest_s += time.perf_counter() - decided
         return not outcome.empty or any(one.parks for one in outcome.waits)

@@ -53,7 +53,7 @@ POD_SET = {
     "use", "domains", *PROSE,
 }  # fmt: skip
 OPTIONS = {"cycles", "fair_sharing", "strategies", "admission_fair_sharing", *PROSE}
-PAST_USE = {"half_life_s", "sampling_s", "weights", *PROSE}
+PAST_USE = {"half_life_s", "sampling_s", "weights", "resource_weights", *PROSE}
 
 
 def amount(written: object) -> int:
@@ -281,7 +281,7 @@ def settings(options: Written) -> QueueSettings:
         given["past_use"] = PastUse(
             round(past["half_life_s"] * 1000),
             round(past.get("sampling_s", 300) * 1000),
-            past.get("weights") or {},
+            past.get("weights") or past.get("resource_weights") or {},
         )
     return QueueSettings(**given)
 

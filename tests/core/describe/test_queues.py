@@ -10,6 +10,7 @@ from stellwerk.core.model.queueing import (
     PodSetAssignment,
     Preemption,
     Quota,
+    Requeuing,
 )
 from stellwerk.core.model.selectors import Selector
 
@@ -196,6 +197,7 @@ items:
   fairSharing: {preemptionStrategies: [LessThanInitialShare]}
   admissionFairSharing: {usageHalfLifeTime: 168h, resourceWeights: {cpu: 0}}
   webhook: {port: 9443}
+  waitForPodsReady: {requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3}}
 - {apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {x: 1}}
 """
     found = read(text)
@@ -207,6 +209,7 @@ items:
     assert objects.topologies[0].levels == ("rack", "kubernetes.io/hostname")
     assert objects.settings.fair_sharing
     assert objects.settings.strategies == ("LessThanInitialShare",)
+    assert objects.settings.requeuing == Requeuing(limit=3, to_the_back=False)
     assert objects.settings.past_use is not None
     assert objects.settings.past_use.half_life_ms == 168 * 3_600_000
     assert [one.code for one in found.notices] == ["spec/ignored"]

@@ -15,6 +15,7 @@ from stellwerk.core.model.queueing import (
     QueuedWorkload,
     QueueObjects,
     QueueSettings,
+    Requeuing,
     ResourceFlavor,
     Topology,
     TopologyNode,
@@ -24,6 +25,7 @@ from stellwerk.core.model.selectors import Selector
 from stellwerk.core.queue.cycle import cycle, decide
 from stellwerk.core.queue.explain import usage_views, waiting_views
 from stellwerk.core.queue.live import Queues
+from stellwerk.core.queue.requeue import backoff_ms
 from stellwerk.core.queue.settle import settle
 from stellwerk.core.queue.topology import NoPlace, Room
 from tests.core.queue.builders import NOW_MS, group, holds, objects, queue, quota, waits
@@ -288,3 +290,27 @@ def test_many_of_one_shape_share_it() -> None:
         queues.submit(waits(f"w{index}", "q", 1))
     kept: list[QueuedWorkload] = [one.workload for one in queues.pending()]
     assert {id(one.pod_sets) for one in kept} == {id(kept[0].pod_sets)}
+
+
+def test_how_the_evicted_come_back() -> None:
+    """Preempted at the old place; after a check at the back; not ready: later, then never."""
+    limited = QueueSettings(requeuing=Requeuing(limit=2))
+    queues = Queues(replace(objects(queue("q", 9)), settings=limited), now_ms=NOW_MS)
+    old = NOW_MS - 3_600_000
+    expected = {
+        "Preempted": (0, 0),
+        "AdmissionCheck": (NOW_MS, 0),
+        "PodsReadyTimeout": (NOW_MS, NOW_MS + 60_000),
+    }
+    for reason, (queued_ms, at_ms) in expected.items():
+        queues.hold(holds(reason, "q", 1))
+        queues.release(f"team/{reason}", again=reason)
+        found = queues.waiters[f"team/{reason}"].workload
+        assert (found.created_ms, found.queued_ms, found.requeue_at_ms) == (old, queued_ms, at_ms)
+        assert found.admission is None
+    queues.hold(replace(holds("tired", "q", 1), requeues=2))
+    queues.release("team/tired", again="PodsReadyTimeout")
+    assert queues.refused["team/tired"].note == "its pods weren't ready in time, too often"
+    assert [backoff_ms(times, Requeuing()) // 1000 for times in (1, 2, 3, 7, 10**9)] == [
+        60, 120, 240, 3600, 3600,
+    ]  # fmt: skip

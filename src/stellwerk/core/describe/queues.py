@@ -40,7 +40,7 @@ from stellwerk.core.describe.queues_workloads import (
 from stellwerk.core.describe.reader import each_object
 from stellwerk.core.model.errors import Notice, Problem, SpecError
 from stellwerk.core.model.quantity import BadQuantity, parse_duration
-from stellwerk.core.model.queueing import PastUse, QueueObjects, QueueSettings
+from stellwerk.core.model.queueing import PastUse, QueueObjects, QueueSettings, Requeuing
 
 MIB = 1024 * 1024
 QUEUE_FILE = Bounds(
@@ -265,6 +265,16 @@ def _settings(report: Report, found: Found) -> QueueSettings:
             fair_sharing=True,
             strategies=tuple(given) if given else settings.strategies,
         )
+    ready = found.get("waitForPodsReady")
+    strategy = ready.get("requeuingStrategy") if ready is not None else None
+    if strategy is not None:
+        rules = Requeuing(
+            base_ms=strategy.get("backoffBaseSeconds", 60) * 1000,
+            most_ms=strategy.get("backoffMaxSeconds", 3600) * 1000,
+            limit=strategy.get("backoffLimitCount"),
+            to_the_back=strategy.get("timestamp", "Eviction") == "Eviction",
+        )
+        settings = msgspec.structs.replace(settings, requeuing=rules)
     if past is None:
         return settings
     times = {}
@@ -276,5 +286,5 @@ def _settings(report: Report, found: Found) -> QueueSettings:
             span = 0
         times[name] = span
     weights = {name: value / 1000 for name, value in (past.get("resourceWeights") or {}).items()}
-    rules = PastUse(times["usageHalfLifeTime"], times["usageSamplingInterval"], weights)
-    return msgspec.structs.replace(settings, past_use=rules)
+    use = PastUse(times["usageHalfLifeTime"], times["usageSamplingInterval"], weights)
+    return msgspec.structs.replace(settings, past_use=use)

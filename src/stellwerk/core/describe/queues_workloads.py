@@ -256,7 +256,7 @@ _STATUS = _loose(
     {
         "admission": _loose({"clusterQueue": filled_text, "podSetAssignments": list_of(_ASSIGNED)}),
         "conditions": list_of(_CONDITION),
-        "requeueState": _loose({"requeueAt": moment}),
+        "requeueState": _loose({"requeueAt": moment, "count": integer(0)}),
     }
 )
 
@@ -294,6 +294,7 @@ def workload(
         uid=uid,
         active=spec.get("active", True),
         requeue_at_ms=requeue.get("requeueAt", 0) if requeue is not None else 0,
+        requeues=requeue.get("count", 0) if requeue is not None else 0,
         evicted=_is_true(evicted),
         gated=GATED_BY in about.annotations,
         admission=_admission(told.get("admission") if told else None, conditions),
@@ -363,7 +364,19 @@ _FAIR = _loose(
         ),
     }
 )
-CONFIGURATION: dict[str, Reader] = {"fairSharing": _FAIR, "admissionFairSharing": _PAST_USE}
+_REQUEUING = _loose(
+    {
+        "timestamp": one_of(("Eviction", "Creation"), keep_case=True),
+        "backoffBaseSeconds": integer(0, 10**9),
+        "backoffMaxSeconds": integer(0, 10**9),
+        "backoffLimitCount": integer(0, 10**9),
+    }
+)
+CONFIGURATION: dict[str, Reader] = {
+    "fairSharing": _FAIR,
+    "admissionFairSharing": _PAST_USE,
+    "waitForPodsReady": _loose({"requeuingStrategy": _REQUEUING}),
+}
 
 
 def configuration(report: Report, node: Node) -> Found:

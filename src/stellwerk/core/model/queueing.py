@@ -213,8 +213,9 @@ class Admission(Struct, frozen=True, omit_defaults=True):
 class QueuedWorkload(Struct, frozen=True, omit_defaults=True):
     """A workload as queueing sees it.
 
-    ``queued_ms`` is what age counts from (creation, or a requeue that loses the place). Under
-    ``cluster_queue`` a workload without a local queue names its queue directly.
+    ``queued_ms`` is what age counts from (creation, or a requeue that loses the place), and
+    ``requeues`` how often its pods didn't get ready. ``cluster_queue`` names the queue of one that
+    came through no local queue.
     """
 
     namespace: str
@@ -228,6 +229,7 @@ class QueuedWorkload(Struct, frozen=True, omit_defaults=True):
     uid: str = ""
     active: bool = True
     requeue_at_ms: int = 0
+    requeues: int = 0
     evicted: bool = False
     gated: bool = False
     admission: Admission | None = None
@@ -246,12 +248,26 @@ class PastUse(Struct, frozen=True, omit_defaults=True):
     weights: dict[str, float] = {}
 
 
+class Requeuing(Struct, frozen=True, omit_defaults=True):
+    """How workloads come back whose pods didn't get ready in time.
+
+    The n-th wait is base * 2^(n-1), at most ``most_ms``; beyond ``limit`` times (None = any) they
+    are kept out. ``to_the_back`` = they lose their place in the queue.
+    """
+
+    base_ms: int = 60_000
+    most_ms: int = 3_600_000
+    limit: int | None = None
+    to_the_back: bool = True
+
+
 class QueueSettings(Struct, frozen=True, omit_defaults=True):
     """What the configuration of the queueing says for all queues."""
 
     fair_sharing: bool = False
     strategies: tuple[ShareStrategy, ...] = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
     past_use: PastUse | None = None
+    requeuing: Requeuing = Requeuing()
 
 
 class QueueObjects(Struct, frozen=True, omit_defaults=True):

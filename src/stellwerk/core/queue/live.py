@@ -24,6 +24,7 @@ from stellwerk.core.model.queueing import (
 from stellwerk.core.queue.entries import PODS, Assigned, Holder, QueueState, Waiter, World
 from stellwerk.core.queue.outcome import Admitted, Outcome, Waits
 from stellwerk.core.queue.past_use import penalty, sampled, weighed
+from stellwerk.core.queue.requeue import LIMIT, coming_back
 from stellwerk.core.queue.tolerates import selects
 from stellwerk.core.queue.topology import Place, Room
 from stellwerk.core.queue.tree import QuotaNode, QuotaTree
@@ -136,7 +137,10 @@ class Queues:
             self.refused[workload.key] = Refused(workload, "Misconfigured", missing)
             return
         stopped = local is not None and local.stop != "None"
-        why = "inactive" if not workload.active else "gated" if workload.gated else ""
+        why = "gated" if workload.gated else ""
+        if not workload.active:
+            limit = self.objects.settings.requeuing.limit
+            why = LIMIT if limit is not None and workload.requeues > limit else "inactive"
         why = why or (f"local queue {local.key}" if local is not None and stopped else "")
         if why:
             self.refused[workload.key] = Refused(workload, "Suspended", why)
@@ -284,10 +288,10 @@ class Queues:
             waiter.stick(sticky)
             waiting.push(waiter)
 
-    def release(self, key: str, *, again: bool = False) -> None:
+    def release(self, key: str, *, again: str = "") -> None:
         """A holder is gone: its quota is free, and who was parked in its tree may try again.
 
-        ``again`` = it was evicted and waits anew.
+        ``again`` = why it was evicted, if it was and so waits anew.
         """
         holder = self.holders.pop(key)
         del holder.queue.holders[key]
@@ -295,7 +299,8 @@ class Queues:
         self._changed(holder)
         self.stir(holder.queue.node)
         if again:
-            self.submit(msgspec.structs.replace(holder.workload, admission=None, evicted=False))
+            rules = self.objects.settings.requeuing
+            self.submit(coming_back(holder.workload, again, self.now_ms, rules))
 
     def stir(self, node: QuotaNode) -> None:
         """Something changed in a tree: its parked workloads become active, and try all flavors."""

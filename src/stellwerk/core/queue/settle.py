@@ -31,16 +31,16 @@ class Settled(NamedTuple):
 def settle(queues: Queues, now_ms: int, most: int = MOST_CYCLES) -> Settled:
     """At most so many cycles; changes ``queues``."""
     found = Settled(0, [], [], {}, settled=False)
-    gone: list[str] = []
+    gone: list[tuple[str, str]] = []
     number = 0
     while number < most:
-        for key in gone:
-            queues.release(key, again=True)
+        for key, reason in gone:
+            queues.release(key, again=reason)
         number += 1
         outcome = decide(queues, now_ms)
         before = {one.key: queues.waiters[one.key].tried for one in outcome.waits}
         queues.apply(outcome, now_ms)
-        gone = [one.key for one in outcome.evicted]
+        gone = [(one.key, one.reason) for one in outcome.evicted]
         found.admitted.extend((number, one) for one in outcome.admitted)
         found.evicted.extend((number, one) for one in outcome.evicted)
         for started in outcome.admitted:
