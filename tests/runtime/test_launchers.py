@@ -1,10 +1,12 @@
 """What launchers in a script find: options for `accelerate launch`, files of hosts for mpirun."""
 
+import time
 import zlib
 from pathlib import Path
 
 import pytest
 
+from stellwerk.runtime import network
 from stellwerk.runtime.launchers import meeting_variables
 from stellwerk.runtime.network import interface_towards
 from tests.runtime.rig import Rig
@@ -85,6 +87,28 @@ def test_mpirun_finds_its_hosts(rig: Rig) -> None:
         "10.0.0.1:4",
         "10.0.0.2:2",
     ]
+
+
+def test_hosts_that_are_none_keep_nobody_up(rig: Rig) -> None:
+    """A task may set any variable."""
+    end = rig.finish("odd", "echo ran", env={"STELLWERK_MPI_HOSTS": "=,x,=3,a=-1,b=c\n"})
+    assert (end["code"], rig.log("odd")) == (0, "ran\n")
+
+
+def test_a_name_server_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run starts, and the libraries choose."""
+
+    def look(_host: str, flags: int) -> str | None:
+        if flags:
+            return None
+        time.sleep(20)
+        return "eth7"
+
+    monkeypatch.setattr(network, "NAME_LIMIT_S", 0.05)
+    monkeypatch.setattr(network, "_look", look)
+    began = time.monotonic()
+    assert interface_towards("slow.example") is None
+    assert time.monotonic() - began < 10
 
 
 def test_an_address_with_colons_is_set_apart() -> None:

@@ -65,7 +65,8 @@ def mpi_variables(env: Mapping[str, str], path: str) -> dict[str, str]:
     slots: dict[str, int] = {}
     for item in env[MPI_HOSTS].split(","):
         host, _, count = item.rpartition("=")
-        slots[host] = slots.get(host, 0) + int(count)
+        if host and count.isdecimal():
+            slots[host] = slots.get(host, 0) + int(count)
     of_open_mpi = "".join(f"{host} slots={count}\n" for host, count in slots.items())
     of_mpich = "".join(f"{host}:{count}\n" for host, count in slots.items())
     write_atomically(path, of_open_mpi.encode())

@@ -7,6 +7,9 @@ one that leads nowhere (a bridge of containers, an address that no name server k
 from __future__ import annotations
 
 import fcntl
+import os
+import select
+import signal
 import socket
 import struct
 from typing import Optional
@@ -14,6 +17,7 @@ from typing import Optional
 _GET_ADDRESS = 0x8915
 _ANY_PORT = 9
 _IPV6_INTERFACES = "/proc/net/if_inet6"
+NAME_LIMIT_S = 2.0
 VARIABLES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 
 
@@ -24,9 +28,39 @@ def interface_variables(meeting: str) -> dict[str, str]:
 
 
 def interface_towards(host: str) -> Optional[str]:
-    """The interface from which packets to a host leave, on that host itself its own; or None."""
+    """The interface from which packets to a host leave, on that host itself its own; or None.
+
+    A name is looked up in a child, since a name server may take longer than a start should wait.
+    """
     try:
-        found = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM)
+        return _look(host, socket.AI_NUMERICHOST) or _ask_a_child(host)
+    except OSError:
+        return None
+
+
+def _ask_a_child(host: str) -> Optional[str]:
+    heard, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            os.write(told, (_look(host, 0) or "").encode())
+        finally:
+            os._exit(0)
+    os.close(told)
+    try:
+        is_heard = select.select([heard], [], [], NAME_LIMIT_S)[0]
+        answer = os.read(heard, 64) if is_heard else b""
+    finally:
+        os.close(heard)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return answer.decode() or None
+
+
+def _look(host: str, flags: int) -> Optional[str]:
+    try:
+        found = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM, flags=flags)
     except (OSError, UnicodeError):
         return None
     for family, kind, _, _, address in found:
