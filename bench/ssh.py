@@ -15,6 +15,8 @@ from bench.table import Line, median
 from stellwerk import Client
 from tests.lab.room import Computer, Room, a_room, missing
 
+STEADY_S = 1.5
+"""A connection that broke right after it was made is made again with more patience."""
 SAY = 'echo "$EPOCHREALTIME"'
 
 
@@ -54,6 +56,7 @@ def _submit(client: Client) -> float:
 
 def _after_a_cut(client: Client, computer: Computer) -> float:
     """The same when the connection was just ended from the other side: dialling is a part of it."""
+    time.sleep(STEADY_S)
     computer.restart_sshd()
     return _submit(client)
 

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Optional
 
-from . import PROTOCOL, VERSION, system
+from . import EXIT_ALREADY_THERE, EXIT_UNUSABLE, PROTOCOL, VERSION, system
 from .connection import Connection
 from .files import JSONObject, Places, read_json, write_json
 from .gpus import Gpus
@@ -37,8 +37,6 @@ _LONGEST_SOCKET_PATH = 107
 _SAMPLE_EVERY_MS = 5_000
 _ACCEPT_AGAIN_MS = 200
 _CLAIM_TRIES = 6
-EXIT_UNUSABLE = 69
-EXIT_ALREADY_THERE = 75
 
 
 class Unusable(Exception):

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Optional
 
-from .checkpoints import complete
 from .files import RUN_NAME, JSONObject, Places, RunFiles, open_file, read_json
 from .messages import PIECE
 from .removing import remove_tree
@@ -207,6 +206,8 @@ def _folders(here: Here, head: JSONObject) -> dict[str, str]:
 
 def checkpoints(here: Here, head: JSONObject, _data: bytes) -> Answer:
     """The whole checkpoints of a workload, the newest last."""
+    from .checkpoints import complete
+
     folder = os.path.join(here.home, "checkpoints", _checked(head.get("workload")))
     found = [[one.name, one.bytes, one.modified_ms, one.step] for one in complete(folder)]
     return {"found": found}, b""

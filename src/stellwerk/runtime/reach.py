@@ -16,8 +16,7 @@ import sys
 import time
 from typing import Optional
 
-from . import PROTOCOL
-from .agent import EXIT_ALREADY_THERE
+from . import EXIT_ALREADY_THERE, PROTOCOL
 from .files import JSONObject, Places, read_json
 
 _START_S = 15.0

@@ -210,7 +210,7 @@ def _is_fit(looks: Sequence[HostLook]) -> bool:
 async def _look_at_all(driver: "SshDriver", accept: Collection[str]) -> list[HostLook]:
     try:
         async with asyncio.timeout(LOOK_S):
-            await driver.open(accept)
+            await driver.open(accept, patience_s=LOOK_S)
             await driver.probe()
     except (DriverError, TimeoutError):
         pass  # each machine says what is wrong with it

@@ -16,8 +16,7 @@ from pathlib import Path
 from stellwerk.drivers.agents.conversation import Met
 from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JSONObject, OnPush
 from stellwerk.drivers.base import DriverError
-from stellwerk.runtime import PROTOCOL
-from stellwerk.runtime.agent import EXIT_ALREADY_THERE
+from stellwerk.runtime import EXIT_ALREADY_THERE, PROTOCOL
 from stellwerk.runtime.bundle import build
 from stellwerk.runtime.files import Places, read_json
 from stellwerk.runtime.processes import look_up

@@ -48,6 +48,9 @@ from stellwerk.runtime.bundle import packed
 RETRY_FIRST_S = 0.5
 RETRY_MOST_S = 30.0
 OPEN_S = 45.0
+SOON_S = 2.0
+STEADY_S = 1.0
+"""A connection that broke sooner isn't made anew at once."""
 
 
 class SshDriver:
@@ -77,6 +80,7 @@ class SshDriver:
         self._place: dict[RunId, Machine] = {}
         self._retrying: dict[str, asyncio.Task[None]] = {}
         self._is_open = False
+        self._opened_at_s = 0.0
         self.machines: dict[str, Machine] = {}
         for host in name_nodes(list(hosts)):
             name = host.node
@@ -93,37 +97,65 @@ class SshDriver:
 
     # connecting
 
-    async def open(self, accept: Collection[str] = ()) -> None:
-        """Connects to every machine; raises DriverError if none can be reached."""
+    async def open(self, accept: Collection[str] = (), *, patience_s: float = SOON_S) -> None:
+        """Connects to every machine; raises DriverError if none can be reached.
+
+        Once one can be, the others are waited for no longer than ``patience_s``.
+        """
         self._is_open = True
-        machines = [each for each in self.machines.values() if not each.is_connected]
-        outcomes = await asyncio.gather(
-            *(self._open(each, accept) for each in machines), return_exceptions=True
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, DriverError):
-                raise outcome
-        silent = [each for each in self.machines.values() if not each.is_connected]
-        if len(silent) == len(self.machines):
+        opening = {
+            asyncio.create_task(self._open(each, accept), name=f"open {each.host}"): each
+            for each in self.machines.values()
+            if not each.is_connected
+        }
+        try:
+            left = await self._until_some(set(opening), patience_s)
+        except BaseException:
+            for task in opening:
+                task.cancel()
+            raise
+        for task in left:
+            self._retrying[opening[task].host.node] = task
+            task.add_done_callback(lambda _: self._tell(ClusterReport(self._cluster())))
+        for task in set(opening) - left:
+            task.result()
+        if not self._some_connected():
             self._stop_retrying()
             raise self._why_unreachable()
-        for machine in silent:
-            self._tell_silent(machine)
+        self._opened_at_s = asyncio.get_running_loop().time()
+        for machine in self.machines.values():
+            if not machine.is_connected:
+                self._tell_silent(machine)
+
+    async def _until_some(
+        self, opening: set[asyncio.Task[None]], patience_s: float
+    ) -> set[asyncio.Task[None]]:
+        """Waits until one machine is connected, and a moment for the others; gives what is left."""
+        if not opening:
+            return opening
+        _, left = await asyncio.wait(opening, timeout=patience_s)
+        while left and not self._some_connected():
+            _, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        return left
+
+    def _some_connected(self) -> bool:
+        return any(each.is_connected for each in self.machines.values())
 
     async def _open(self, machine: Machine, accept: Collection[str] = ()) -> None:
+        """Connects to a machine and looks at it; if that can't be, it is tried again later."""
         try:
             async with asyncio.timeout(OPEN_S):
                 await machine.open(accept)
                 await machine.probe()
-        except TimeoutError as error:
+        except TimeoutError:
             message = f"{machine.host} doesn't answer in time"
             machine.trouble = DriverError("ssh/timeout", message, final=False)
             await machine.close()
+        except DriverError as error:
+            machine.trouble = error
+        if not machine.is_connected:
+            self._retrying.pop(machine.host.node, None)
             self._try_again(machine)
-            raise machine.trouble from error
-        except DriverError:
-            self._try_again(machine)
-            raise
 
     def _try_again(self, machine: Machine) -> None:
         name = machine.host.node
@@ -178,7 +210,7 @@ class SshDriver:
         if machine.trouble is None:
             message = f"the connection to {machine.host} broke"
             machine.trouble = DriverError("ssh/connection-lost", message, final=False)
-        if any(each.is_connected for each in self.machines.values()):
+        if self._some_connected():
             self._tell_silent(machine)
             self._try_again(machine)
 
@@ -193,11 +225,18 @@ class SshDriver:
         while True:
             while self._inbox:
                 yield self._inbox.popleft()
-            if not any(each.is_connected for each in self.machines.values()):
-                raise self._why_unreachable()
+            if not self._some_connected():
+                await self._open_at_once()
+                continue
             self._news.clear()
             if not self._inbox:
                 await self._news.wait()
+
+    async def _open_at_once(self) -> None:
+        """Connects again after a connection that had lasted, or raises DriverError."""
+        if asyncio.get_running_loop().time() - self._opened_at_s < STEADY_S:
+            raise self._why_unreachable()
+        await self.open()
 
     def _heard(self, name: str, report: Report) -> None:
         """Takes what one machine says; its inventory speaks for that machine alone."""

@@ -62,6 +62,7 @@ class Machine:
         self._opener = Opener(host, build, key)
         self._blobs = blobs
         self._now_ms = now_ms
+        self._opening = asyncio.Lock()
         self._dialing = asyncio.Lock()
         self._laying_out = asyncio.Lock()
         self._accept: Collection[str] = ()
@@ -75,14 +76,17 @@ class Machine:
     # connecting
 
     async def open(self, accept: Collection[str] = ()) -> None:
-        """Connects anew. Raises DriverError, and remembers it as how the machine is."""
-        self._accept = accept
-        try:
-            await self.talk.open()
-        except DriverError as error:
-            self.trouble = error
-            raise
-        self.trouble = None
+        """Connects if need be. Raises DriverError, and remembers it as how the machine is."""
+        async with self._opening:
+            if self.is_connected:
+                return
+            self._accept = accept
+            try:
+                await self.talk.open()
+            except DriverError as error:
+                self.trouble = error
+                raise
+            self.trouble = None
 
     async def close(self) -> None:
         """Hangs up; what runs there goes on."""
