@@ -177,3 +177,16 @@ def test_what_waits_again_does_not_run() -> None:
     assert (row.started_ms, row.ended_ms, row.runs) == (None, None, 1)
     row = views.row(replace(waiting, phase="Cancelled", ended_ms=7_000), None)
     assert row.ended_ms == 7_000
+
+
+def test_a_run_too_short_to_be_seen_has_a_start() -> None:
+    """Its machine wrote it down; between the decision and the end, whatever its clock says."""
+    run = replace(a_run(), phase="Ended", planned_ms=1_000, started_ms=0, ended_ms=3_000)
+    ended = replace(run, end=RunEnd("exited", code=0, started_at_ms=2_000, ended_at_ms=2_050))
+    assert (views.run_view(ended).started_ms, views.run_view(ended).ended_ms) == (2_000, 2_050)
+    early = replace(run, end=RunEnd("exited", code=0, started_at_ms=10, ended_at_ms=2_050))
+    assert views.began_ms(early) == 1_000
+    late = replace(run, end=RunEnd("exited", code=0, started_at_ms=9_000, ended_at_ms=2_050))
+    assert views.began_ms(late) == 2_050
+    assert views.began_ms(replace(run, end=RunEnd("start_refused"))) is None
+    assert views.began_ms(replace(ended, started_ms=1_500)) == 1_500

@@ -73,7 +73,7 @@ class Sampler:
         return max(0, _reaped_cpu_ms() - self._cpu_before_ms)
 
     def final_peak_bytes(self) -> int:
-        """The peak, also of a job too short to be measured.
+        """The peak, also of a job too short to be measured; 0 where nothing can be said of it.
 
         The kernel's figure for a reaped child starts at what this process had when it forked; only
         what is well above that says something about the job. It can't be told whose it is once a
@@ -82,7 +82,7 @@ class Sampler:
         if self._had_guests and self.peak_memory_bytes:
             return self.peak_memory_bytes
         of_one_child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        if of_one_child > self._own_peak_bytes * 5 // 4 or not self.peak_memory_bytes:
+        if of_one_child > self._own_peak_bytes * 5 // 4:
             return max(self.peak_memory_bytes, of_one_child)
         return self.peak_memory_bytes
 

@@ -63,7 +63,7 @@ def headline(
         "priority": workload.priority,
         "queue": workload.queue,
         "submitted_ms": workload.submitted_ms,
-        "started_ms": (run.started_ms or None) if run and is_current else None,
+        "started_ms": began_ms(run) if run and is_current else None,
         "ended_ms": _ended_ms(workload, run),
         "cluster": run.allocation.cluster if run else None,
         "nodes": node_names(run.allocation) if run else [],
@@ -77,6 +77,14 @@ def headline(
 
 TOGETHER_MS = 1_000
 """The facts that a run and then its workload have ended are written down in one go."""
+
+
+def began_ms(run: Run) -> int | None:
+    """When a run started: as it was first seen or, of one too short for that, by its machine."""
+    told = run.end.started_at_ms if run.end else 0
+    if run.started_ms or not told:
+        return run.started_ms or None
+    return max(run.planned_ms, min(told, over_ms(run) or told))
 
 
 def over_ms(run: Run) -> int | None:
@@ -224,7 +232,7 @@ def run_view(run: Run) -> models.RunView:
         nodes=nodes,
         holds=holds_text(run.allocation),
         planned_ms=run.planned_ms,
-        started_ms=run.started_ms or None,
+        started_ms=began_ms(run),
         running_ms=run.running_ms or None,
         ended_ms=over_ms(run),
         notice=run.notice,
