@@ -66,6 +66,7 @@ class Decider:
             one = replace(one, placement=without_job(one.placement))  # noqa: PLW2901
             self._standing[key] = one
             self._specs[key] = self._spec(one.placement)
+            self._choices.pop(key, None)
             if self._placer is not None:
                 self._put(self._placer, one)
 
@@ -92,6 +93,7 @@ class Decider:
         """
         placer = self._take_facts()
         for choice in placer.replan(now_ms):
+            self._choices.pop(choice.placement, None)
             made = self._made(placer, choice, now_ms)
             if made is not None:
                 yield made

@@ -95,10 +95,14 @@ class Placer:
         self._known: dict[str, tuple[tuple[Allocation, ...], Estimates]] = {}
 
     def put(self, placement: Placement, existing: Iterable[str] = ()) -> None:
-        """Adds a placement, or replaces its spec; ``existing`` is what it was given before."""
+        """Adds a placement, or replaces its spec; ``existing`` is what it was given before.
+
+        The next choice for it is told, even if it is the one that it had.
+        """
         key = placement.key
         if key in self._class_of:
             self._leave(key)
+            self._last.pop(key, None)
         spec = msgspec.structs.replace(placement, name="", labels={}, annotations={})
         name = msgspec.msgpack.encode(spec)
         group = self._classes.setdefault(name, _Class(spec, name))

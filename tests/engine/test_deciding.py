@@ -1,0 +1,73 @@
+"""Decisions of the worker thread: none that was overtaken is told again."""
+
+from msgspec.structs import replace
+
+from stellwerk.core.inventory.live import Inventory
+from stellwerk.core.inventory.merge import Source
+from stellwerk.core.model.cluster import Cluster, Taint
+from stellwerk.core.model.fleet import ClusterSet, Fleet, SetBinding
+from stellwerk.core.model.placement import Placement, Predicate, Toleration
+from stellwerk.core.model.selectors import Selector
+from stellwerk.core.model.standing import Standing
+from stellwerk.engine.deciding import Decider
+
+EVERYTHING = ClusterSet("all", exclusive=False, selector=Selector())
+KEY = "lab/some"
+FIRST = Cluster("first", "ocm", (), labels={"tier": "gold"})
+SECOND = Cluster("second", "ocm", (), labels={"tier": "iron"})
+
+Told = list[tuple[int, tuple[str, ...]]]
+
+
+def decider(*clusters: Cluster) -> Decider:
+    """Over a fleet of these clusters, all of which may be chosen."""
+    fleet = Fleet(clusters, sets=(EVERYTHING,), bindings=(SetBinding("lab", "all"),))
+    inventory = Inventory()
+    inventory.say("lab", Source("lab", "declared", fleet, 5))
+    return Decider(inventory)
+
+
+def of_tier(*tiers: str) -> Placement:
+    """One cluster of any of these tiers."""
+    predicates = tuple(Predicate(Selector({"tier": tier})) for tier in tiers)
+    return Placement("lab", "some", count=1, predicates=predicates)
+
+
+def told(one: Decider, now_ms: int, *used: str) -> Told:
+    """The answers, each with the version that it is for."""
+    made = [each.answer for each in one.answers(now_ms, used)]
+    return [(answer.version, answer.decided.clusters) for answer in made]
+
+
+def test_a_placement_that_is_used_follows_its_new_spec() -> None:
+    """What was decided for the old spec isn't told again for the new one."""
+    one = decider(FIRST, SECOND)
+    one.apply([Standing(of_tier("gold"))], (), ())
+    assert told(one, 1000, KEY) == [(1, ("first",))]
+    one.apply([Standing(of_tier("iron"), version=2)], (), ())
+    assert told(one, 2000, KEY) == [(2, ("second",))]
+    assert told(one, 3000, KEY) == []
+
+
+def test_a_placement_that_is_used_moves_when_a_toleration_ends() -> None:
+    """Time alone changes the choice, and the old one isn't told again after it."""
+    taint = Taint("slow", "NoSelect", added_ms=1000)
+    one = decider(replace(FIRST, taints=(taint,)), SECOND)
+    placement = Placement(
+        "lab", "some", count=1, tolerations=(Toleration("slow", "Exists", seconds=9),)
+    )
+    one.apply([Standing(placement)], (), ())
+    assert told(one, 1000, KEY) == [(1, ("first",))]
+    assert one.requeue_at_ms() == 10_000
+    assert told(one, 10_000, KEY) == [(1, ("second",))]
+    assert told(one, 11_000, KEY) == []
+
+
+def test_a_new_spec_is_answered_even_if_the_clusters_stay() -> None:
+    """Else the new version would count as not decided, and be explained by the old spec."""
+    one = decider(FIRST, SECOND)
+    one.apply([Standing(of_tier("gold"))], (), ())
+    assert told(one, 1000) == [(1, ("first",))]
+    one.apply([Standing(of_tier("gold", "none"), version=2)], (), ())
+    assert told(one, 2000) == [(2, ("first",))]
+    assert told(one, 3000) == []
