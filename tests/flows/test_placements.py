@@ -85,15 +85,15 @@ def test_a_policy_is_applied_explained_moved_kept_and_obeyed(person: Person) -> 
         "placement", "explain", "--diff", first["decision"], newest["decision"]
     ).stdout
     assert "taints: " in diff
-    for one in (first, newest):
-        told = person.stw("placement", "explain", "--replay", one["decision"])
-        assert "it is identical" in told.stdout
+    told = person.stw("placement", "explain", "--replay", first["decision"])
+    assert "it is identical" in told.stdout
 
     person.write("broken.yaml", person.stw("placement", "show", "gold", "-o", "yaml").stdout)
     broken = (person.desk / "broken.yaml").read_text().replace("numberOfClusters: 1", "colour: red")
     person.write("broken.yaml", broken)
     refused = person.stw("placement", "apply", "-f", "broken.yaml", code=2)
     assert "error[spec/unknown-field]  broken.yaml:" in refused.stderr
+    assert "nothing was changed" in refused.stderr
     assert chosen(person) == [here]
     person.stw("placement", "delete", "gold")
     assert person.json("placement", "ls") == []

@@ -40,6 +40,10 @@ ANSWERS_AT_ONCE = 512
 DAY_MS = 86_400_000
 RETRY_S = 5.0
 FIRST_SCORES_S = 3.0
+PAUSE_S = 1.0
+"""Between two looks as much time passes as the first one took, but at most this long: where much
+changes, it is looked at together.
+"""
 
 
 class Seen(Struct, frozen=True):
@@ -171,6 +175,7 @@ class Placements:
             def deliver(made: "list[Made]", loop: asyncio.AbstractEventLoop = loop) -> None:
                 loop.call_soon_threadsafe(self._deliver, made)
 
+            begun = loop.time()
             try:
                 self._due_ms = await asyncio.to_thread(self._decide, work, deliver)
             except StoreError as error:
@@ -184,6 +189,7 @@ class Placements:
                 self._begin_anew()
             if not self._asked.is_set():
                 self._quiet.set()
+            await asyncio.sleep(min(loop.time() - begun, PAUSE_S))
 
     async def _ask_for_scores(self) -> None:
         """Asks the sources that are declared now, and waits a while for what they say first."""

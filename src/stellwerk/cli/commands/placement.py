@@ -5,7 +5,7 @@ import sys
 import click
 
 from stellwerk.cli.completing import complete_file
-from stellwerk.cli.errors import CommandError, usage
+from stellwerk.cli.errors import USAGE, CommandError, usage
 from stellwerk.cli.output import (
     Output,
     list_options,
@@ -19,7 +19,7 @@ from stellwerk.cli.render import placement as render
 from stellwerk.cli.session import connect, now_ms, remembered
 from stellwerk.client.api import Client
 from stellwerk.client.placements import key_of
-from stellwerk.core.model.errors import SpecError
+from stellwerk.client.refusals import ApiError
 
 STDIN = "-"
 
@@ -81,8 +81,9 @@ def apply(file: str, name: str, dry_run: bool, output: Output) -> None:
     shown = "" if file == STDIN else file
     try:
         applied = connect().apply_fleet(text, file=shown, name=name, dry_run=dry_run)
-    except SpecError:
-        narrate("nothing was changed")
+    except ApiError as error:
+        if error.exit_code == USAGE:
+            narrate("nothing was changed")
         raise
     if output.for_people:
         for notice in applied.notices[:10]:
