@@ -84,8 +84,8 @@ class _Candidates:
         if not (self.entitled or self.by_priority) or (never_borrows and not has_quota_left):
             return (True,)
         if never_borrows and not self.entitled:
-            return (True, False)
-        return (False, True)
+            return (False, True)
+        return (True, False)
 
     def valid(self, *, borrow: bool) -> Iterator[_Candidate]:
         """The candidates whose queue, and each cohort up to the common one, still borrows."""

@@ -18,15 +18,13 @@ def pack(world: World, result: Assigned) -> None:
             result.pod_sets = found
             return
         _tell(result, *found)
-        if not result.queue.may_preempt:
-            result.mode = Mode.NO_FIT
-            return
-        _worsen(world, result)
         result.mode = Mode.NO_CANDIDATES
     found = places_of(world, result, empty=True)
     if isinstance(found, tuple):
         _tell(result, *found)
         result.mode = Mode.NO_FIT
+    else:
+        _worsen(world, result)
 
 
 def room_of(world: World, one: PodSetFit) -> Room | None:
