@@ -126,3 +126,16 @@ def test_the_documented_example_works(client: Client, tmp_path: Path) -> None:
     first, last = done.stdout.decode().splitlines()
     assert first.startswith("tune-loss ")
     assert float(last) < 1e-20
+
+
+def test_a_client_submits_arrays_and_order(client: Client) -> None:
+    """By arguments; what follows the array starts when all of it has succeeded."""
+    text = "name: grid\nresources: {cpus: 0.1}\nrun: test $lr = 0.1 -o $lr = 0.2\n"
+    told = client.submit(text=text, sweep={"lr": ("0.1", "0.2")}, array="%1")
+    assert (told.name, told.count) == ("grid", 2)
+    follows = client.submit(text="name: follows\nrun: 'true'\n", after=["ok:grid"])
+    assert client.wait_array("grid", 30).phases == {"Succeeded": 2}
+    assert client.wait(follows.id, timeout_s=30).phase == "Succeeded"
+    assert [row.name for row in client.elements("grid")] == ["grid-0", "grid-1"]
+    assert [one.name for one in client.arrays(all=True)] == ["grid"]
+    assert client.array("follows") is None

@@ -20,6 +20,7 @@ LogOf = Literal["run", "setup", "all"]
 TEXT_BYTES = 2 * 2**20
 VALUE_BYTES = 128 * 1024
 BATCH_ITEMS = 100_000
+AFTER_NAMES = 1_000
 
 Text = Annotated[str, Meta(max_length=TEXT_BYTES)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -75,7 +76,7 @@ class SubmitItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held: bool = False
     key: Annotated[str, Meta(max_length=200)] = ""
     plan: Annotated[str, Meta(max_length=200)] = ""
-    after: list[str] = []
+    after: Annotated[list[str], Meta(max_length=AFTER_NAMES)] = []
     array: str = ""
     sweep: dict[str, list[str]] = {}
 

@@ -44,7 +44,7 @@ def read_array(written: str) -> Indices | str:
     if mark and not (_LIMIT.fullmatch(limit) and int(limit)):
         return f"`%{limit[:20]}` must be a number from 1 on"
     found: dict[int, None] = {}
-    step = 1
+    step, count = 1, 0
     for part in listed.split(",") if listed or not mark else ():
         match = _SPAN.fullmatch(part)
         if match is None:
@@ -54,11 +54,10 @@ def read_array(written: str) -> Indices | str:
             return f"there is nothing in `{part[:40]}`"
         if last > HIGHEST_INDEX:
             return f"indices go up to {HIGHEST_INDEX:,}"
-        if (last - first) // step >= MOST_ELEMENTS:
+        count += (last - first) // step + 1
+        if count > MOST_ELEMENTS:
             return f"an array has at most {MOST_ELEMENTS:,} elements"
         found.update(dict.fromkeys(range(first, last + 1, step)))
-    if len(found) > MOST_ELEMENTS:
-        return f"an array has at most {MOST_ELEMENTS:,} elements"
     return Indices(tuple(found), int(limit or 0), step)
 
 
