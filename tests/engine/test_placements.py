@@ -256,3 +256,37 @@ def test_a_fault_in_deciding_ends_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         desk.store.close()
 
     play(story())
+
+
+def test_old_decisions_go_and_what_is_kept_still_comes_out_again(tmp_path: Path) -> None:
+    """The last of each stays; what is decided afterwards has all its parts, though some went."""
+
+    async def story() -> None:
+        chance = Random(5)
+        desk = Desk(tmp_path)
+        await desk.start()
+        fleet = first = clusters(chance)
+        await desk.apply(Fleet(fleet), placements())
+        for _ in range(3):
+            fleet = changed(chance, fleet)
+            await desk.apply(Fleet(fleet))
+        parts = len(desk.store.part_ids())
+        later_ms = max(record.at_ms for record in desk.store.records()) + 1
+        gone = await asyncio.to_thread(desk.engine.placements.prune, later_ms)
+        assert gone > 0
+        assert 0 < len(desk.store.part_ids()) < parts
+        await desk.apply(Fleet(first))
+        await desk.apply(Fleet(changed(chance, first)))
+        pages = PlacementPages(desk.store)
+        for one in desk.store.placements():
+            assert one.decided is not None
+            [newest] = desk.store.placement_history(one.placement.key, 1)
+            assert newest.id == one.decided.decision
+            assert pages.replay(newest.id).then == list(one.decided.clusters)
+            if newest.at_ms >= later_ms:
+                assert pages.replay(newest.id).identical
+        assert await asyncio.to_thread(desk.engine.placements.prune, 0) == 0
+        await desk.kill()
+        desk.store.close()
+
+    play(story())

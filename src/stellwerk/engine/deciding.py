@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.inventory.columns import FleetColumns
 from stellwerk.core.inventory.live import Inventory
+from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.ids import DIGEST_LENGTH
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Choice, PlacingContext
@@ -135,10 +136,21 @@ class Decider:
         for one in self._standing.values():
             self._put(placer, one)
             self._resume(placer, one)
+        self._keep_facts(fleet)
+        return placer
+
+    def _keep_facts(self, fleet: Fleet) -> None:
         around = replace(fleet, clusters=(), taken=(), told={}, contradictions=())
         self._facts.around(around)
         self._facts.rows(self._inventory.rows, self._inventory.rows, anew=True)
-        return placer
+
+    def store_anew(self) -> None:
+        """Parts may have been removed from the store: all that is needed from now on is stored."""
+        self._facts = KeptFacts()
+        for key, one in self._standing.items():
+            self._specs[key] = self._spec(one.placement)
+        if self._placer is not None:
+            self._keep_facts(self._inventory.fleet(self._namespaces))
 
     def _update(self, placer: Placer, namespaces: tuple[str, ...] | None) -> None:
         columns, rows = placer.columns, self._inventory.rows

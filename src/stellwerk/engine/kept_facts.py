@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from stellwerk.core.model.fleet import Fleet
-from stellwerk.core.model.standing import FactRow, FactTable
+from stellwerk.core.model.standing import FactRow, FactTable, StoredDecision
 
 ID_BYTES = 8
 SHARE_OF_BASE = 16
@@ -126,6 +126,30 @@ def read_rows(store: Reads, id: str) -> tuple[list[FactRow], Fleet]:
     decode = msgspec.msgpack.Decoder(FactRow).decode
     fleet = msgspec.msgpack.decode(unpacked(found[around]), type=Fleet)
     return _decoded(ids, found, decode), fleet
+
+
+def needed_parts(store: Reads, decisions: Iterable[bytes]) -> dict[str, None]:
+    """The ids of all parts that decisions refer to."""
+    needed: dict[str, None] = {}
+    tables: dict[str, None] = {}
+    for data in decisions:
+        one = msgspec.msgpack.decode(data, type=StoredDecision)
+        shared_id = one.choice.explanation.shared_id
+        needed.update(dict.fromkeys((one.inputs.spec, *([shared_id] if shared_id else []))))
+        tables[one.inputs.facts] = None
+    for id in list(tables):
+        base = _table(store, id).base
+        if base:
+            tables[base] = None
+    for id in tables:
+        table = _table(store, id)
+        needed.update(dict.fromkeys((id, table.around)))
+        rows = table.rows
+        needed.update(
+            (rows[at : at + ID_BYTES].hex(), None) for at in range(0, len(rows), ID_BYTES)
+        )
+        needed.update((changed.hex(), None) for changed in table.changed.values())
+    return needed
 
 
 def _decoded(ids: Sequence[str], found: dict[str, bytes], decode: "_Decode") -> list[FactRow]:

@@ -85,6 +85,7 @@ class _Happened:
         self.inbox_upto: int | None = None
         self.again: list[ev.RunPlanned | ev.NoticeGiven] = []
         self.made: dict[str, Made] = {}
+        self.answers = 0
 
 
 class Engine:
@@ -225,6 +226,7 @@ class Engine:
         wake_at_ms = await self._plan(happened)
         if happened.records or happened.made or happened.inbox_upto is not None:
             await self._commit(happened)
+            self.placements.landed(happened.answers)
             events = [record.event for record in happened.records]
             self._hands.carry_out(events, self.state)
             self._measures.keep_up(events, self.state)
@@ -271,6 +273,7 @@ class Engine:
 
     def _take_answers(self, happened: _Happened) -> None:
         made, self._made = self._made, []
+        happened.answers = len(made)
         happened.made = {one.answer.decided.decision: one for one in made}
         self._fold(happened, on_answers(self.state, (one.answer for one in made)), ENGINE)
 

@@ -27,6 +27,7 @@ from stellwerk.core.model.standing import Declared, FactRow, Standing
 from stellwerk.core.standing import Answer
 from stellwerk.core.state import State
 from stellwerk.engine.clock import Clock
+from stellwerk.engine.kept_facts import needed_parts
 from stellwerk.engine.scoring import ScoreKeeper
 from stellwerk.store import Placed, StandingBatch, Store, StoreError
 
@@ -86,6 +87,7 @@ class Placements:
         self._put: dict[str, None] = {}
         self._used: dict[str, None] = {}
         self._state = State()
+        self._delivered = self._landed = 0
         self._scores = ScoreKeeper(self._clock, self.tell)
 
     # on the loop
@@ -147,6 +149,10 @@ class Placements:
             self._asked.set()
         else:
             self._quiet.set()
+
+    def landed(self, answers: int) -> None:
+        """So many answers that were delivered are durable, or were passed over."""
+        self._landed += answers
 
     async def quiet(self) -> None:
         """Waits until everything that is known has been looked at."""
@@ -252,6 +258,7 @@ class Placements:
             decider.apply(work.put, work.dropped, work.here)
             chunk: list[Made] = []
             for one in decider.answers(now_ms, work.used):
+                self._delivered += 1
                 chunk.append(one)
                 if len(chunk) == ANSWERS_AT_ONCE:
                     deliver(chunk)
@@ -313,6 +320,22 @@ class Placements:
         decider: Decider = import_module("stellwerk.engine.deciding").Decider(twin)
         decider.apply(standing.values(), (), ())
         return [one.answer for one in decider.answers(self._clock.now_ms())]
+
+    def prune(self, before_ms: int) -> int:
+        """Removes decisions from before an instant that nothing needs, and what only they referred
+        to; gives how many. While decisions are on their way to the disk nothing is removed.
+        """
+        with self._lock:
+            if self._delivered != self._landed:
+                return 0
+            gone = self._store.drop_old_placed(before_ms)
+            if gone:
+                needed = needed_parts(self._store, self._store.placed_data())
+                left = [id for id in self._store.part_ids() if id not in needed]
+                self._store.drop_parts(left)
+                if self._decider is not None:
+                    self._decider.store_anew()
+            return gone
 
     def rows(self) -> dict[str, FactRow]:
         """What is known of all clusters, by name."""

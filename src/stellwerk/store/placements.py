@@ -70,6 +70,16 @@ _BEFORE = Prepared(
 )
 _GET_PART = Prepared(sa.select(schema.parts.c.data).where(schema.parts.c.id == param("id")))
 
+_LAST_BEFORE = sa.select(sa.func.max(_d.seq)).where(_d.at_ms < param("until")).group_by(_d.key)
+_DROP_OLD = Prepared(
+    sa.delete(schema.placed).where(_d.at_ms < param("before"), _d.seq.not_in(_LAST_BEFORE))
+)
+_PAGE_OF_PLACED = Prepared(
+    sa.select(_d.seq, _d.data).where(_d.seq > param("after")).order_by(_d.seq).limit(param("limit"))
+)
+_PART_IDS = Prepared(sa.select(schema.parts.c.id))
+_DROP_PART = Prepared(sa.delete(schema.parts).where(schema.parts.c.id == param("id")))
+
 _encode = msgspec.json.Encoder().encode
 _standing = msgspec.json.Decoder(Standing).decode
 _declared = msgspec.json.Decoder(Declared).decode
@@ -145,3 +155,26 @@ def parts(conn: sa.Connection, ids: Iterable[str]) -> dict[str, bytes]:
         )
         found.update((str(id), data) for id, data in conn.execute(query))
     return found
+
+
+def drop_old(conn: sa.Connection, before_ms: int) -> int:
+    """Removes decisions from before an instant, but for the last one of each placement: those
+    after it were made beside it. Gives how many.
+    """
+    return _DROP_OLD.run(conn, before_ms, before_ms)
+
+
+def placed_page(conn: sa.Connection, after_seq: int) -> list[tuple[int, bytes]]:
+    """Some decisions after a record, with its number."""
+    rows = _PAGE_OF_PLACED.all(conn, after_seq, CHUNK)
+    return [(int(seq), bytes(data)) for seq, data in rows]
+
+
+def part_ids(conn: sa.Connection) -> list[str]:
+    """The ids of all parts."""
+    return [str(id) for (id,) in _PART_IDS.all(conn)]
+
+
+def drop_parts(conn: sa.Connection, ids: Sequence[str]) -> int:
+    """Removes parts; gives how many."""
+    return sum(_DROP_PART.run(conn, id) for id in ids)

@@ -307,6 +307,27 @@ class Store:
         """Parts of decisions by the hash of their content."""
         return self._read(lambda conn: placements.parts(conn, ids))
 
+    def drop_old_placed(self, before_ms: int) -> int:
+        """Removes decisions about placements from before an instant, but for the last one of each;
+        gives how many.
+        """
+        return int(self._writer.submit(lambda c: placements.drop_old(c, before_ms)).result())
+
+    def placed_data(self) -> Iterator[bytes]:
+        """All stored decisions about placements, page by page."""
+        after = 0
+        while rows := self._read(lambda conn: placements.placed_page(conn, after)):  # noqa: B023
+            yield from (data for _, data in rows if data)
+            after = rows[-1][0]
+
+    def part_ids(self) -> list[str]:
+        """The ids of all parts of decisions."""
+        return self._read(placements.part_ids)
+
+    def drop_parts(self, ids: Sequence[str]) -> int:
+        """Removes parts that no decision needs; gives how many."""
+        return int(self._writer.submit(lambda conn: placements.drop_parts(conn, ids)).result())
+
     def verify(self) -> list[Problem]:
         """Reads everything and says what doesn't agree: database, journal, read models, images."""
         return self._read(lambda conn: verify(conn, self.path), snapshot=True)

@@ -46,8 +46,16 @@ class State:
         if "commands" in self._tally.rules:
             await self._commands(counts["inbox"])
         await self._unreferenced(counts["decisions"])
+        if "decisions" in self._tally.rules:
+            await self._placed()
         if "journal" in self._tally.rules:
             self._tally.says("journal", left=(counts["journal"], None))
+
+    async def _placed(self) -> None:
+        """Old decisions about placements go with what only they were made of; the last stays."""
+        before_ms = self._tally.before_ms("decisions")
+        if before_ms is not None and not self._tally.dry_run:
+            await asyncio.to_thread(self._services.engine.placements.prune, before_ms)
 
     async def _workloads(self, needed: frozenset[WorkloadId], rows: int) -> None:
         """Takes workloads off the lists of which nothing is left on any cluster."""
