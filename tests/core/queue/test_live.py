@@ -25,6 +25,7 @@ from stellwerk.core.model.selectors import Selector
 from stellwerk.core.queue.cycle import cycle, decide
 from stellwerk.core.queue.explain import usage_views, waiting_views
 from stellwerk.core.queue.live import Queues
+from stellwerk.core.queue.past_use import penalty, sampled
 from stellwerk.core.queue.requeue import backoff_ms
 from stellwerk.core.queue.settle import settle
 from stellwerk.core.queue.topology import NoPlace, Room
@@ -174,7 +175,7 @@ def test_quota_below_what_is_used() -> None:
 
 
 def test_past_use_is_sampled_and_halved() -> None:
-    """After a half-life half of what is used counts; what was counted in advance is gone then."""
+    """What is used counts by half after a half-life; what counted in advance decays as well."""
     rules = PastUse(half_life_ms=600_000, sampling_ms=600_000)
     world = replace(
         objects(replace(queue("q", 8), usage_based=True)),
@@ -192,10 +193,12 @@ def test_past_use_is_sampled_and_halved() -> None:
     queues.advance(NOW_MS + 599_999)
     assert queues.past_use["team/one"] == 2000
     queues.advance(NOW_MS + 600_000)
-    assert queues.past_use["team/one"] == 2000
+    assert queues.past_use["team/one"] == 3000
     queues.release("team/w")
     queues.advance(NOW_MS + 1_200_000)
-    assert queues.past_use["team/one"] == 1000
+    assert queues.past_use["team/one"] == 1500
+    assert penalty({"cpu": 4000}, PastUse(0)) == {"cpu": 0.0}
+    assert sampled({"cpu": 8.0}, {"cpu": 2.0}, 1, PastUse(0)) == {"cpu": 2.0}
 
 
 def hosts(count: int, **labels: str) -> list[TopologyNode]:
@@ -260,7 +263,7 @@ def test_an_admission_that_names_hosts_alone() -> None:
     wanted = TopologyRequest("required", "rack")
     new = replace(waits("w", "q", 1), pod_sets=(PodSet("m", 2, {"cpu": 1000}, topology=wanted),))
     outcome = cycle(world, [new], [held], NOW_MS)
-    assert outcome.admitted[0].pod_sets[0].domains == {"b0,r0,h1": 2}
+    assert outcome.admitted[0].pod_sets[0].domains == {"h1": 2}
 
 
 def test_only_kueue_is_there() -> None:

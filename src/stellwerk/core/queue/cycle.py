@@ -250,7 +250,7 @@ class _Cycle:
             for rule in waiter.queue.spec.checks
             if not rule.flavors or any(name in flavors for name in rule.flavors)
         )
-        pod_sets = tuple(one.assignment() for one in assigned.pod_sets)
+        pod_sets = tuple(one.assignment(self.world.rooms) for one in assigned.pod_sets)
         self.outcome.admitted.append(
             Admitted(waiter.key, waiter.queue.name, pod_sets, assigned.level, checks)
         )

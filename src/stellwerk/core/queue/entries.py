@@ -172,9 +172,9 @@ class PodSetFit(NamedTuple):
     modes: dict[str, Mode]
     places: tuple[Place, ...] = ()
 
-    def assignment(self) -> PodSetAssignment:
-        """As it is stored."""
-        domains = {",".join(one.domain): one.pods for one in self.places}
+    def assignment(self, rooms: Mapping[str, Room]) -> PodSetAssignment:
+        """As it is stored; a host is known by its name alone."""
+        domains = {",".join(rooms[one.flavor].short(one.domain)): one.pods for one in self.places}
         return PodSetAssignment(self.pods.name, self.flavors, self.size, domains)
 
 

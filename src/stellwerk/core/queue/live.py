@@ -65,7 +65,6 @@ class Queues:
         self.world = World(flavors, _rooms(objects), states, self.past_use)
         self.local_queues = {one.key: one for one in objects.local_queues}
         self.consumed: dict[str, dict[str, float]] = {}
-        self.penalties: dict[str, dict[str, float]] = {}
         rules = objects.settings.past_use
         self.waiting = {
             name: Waiting(by_past_use=rules is not None and state.spec.usage_based)
@@ -249,13 +248,13 @@ class Queues:
         total: dict[str, int] = {}
         for pair, amount in self.holders[admitted.key].usage.items():
             total[pair.resource] = total.get(pair.resource, 0) + amount
-        extra = self.penalties.setdefault(local.key, {})
+        consumed = self.consumed[local.key]
         for name, more in penalty(total, rules).items():
-            extra[name] = extra.get(name, 0.0) + more
+            consumed[name] = consumed.get(name, 0.0) + more
         self._weigh(local)
 
     def _sample(self, elapsed_ms: int, rules: PastUse) -> None:
-        """What is used now becomes past use; what was counted in advance is forgotten."""
+        """What is used now becomes past use, and what was counted in advance decays with it."""
         now: dict[str, dict[str, float]] = {}
         for holder in self.holders.values():
             local = self.local_queue_of(holder.workload)
@@ -263,7 +262,6 @@ class Queues:
                 used = now.setdefault(local.key, {})
                 for pair, amount in holder.usage.items():
                     used[pair.resource] = used.get(pair.resource, 0.0) + amount
-        self.penalties.clear()
         for key, local in self.local_queues.items():
             old = self.consumed.get(key, {})
             self.consumed[key] = sampled(old, now.get(key, {}), elapsed_ms, rules)
@@ -272,8 +270,7 @@ class Queues:
     def _weigh(self, local: LocalQueue) -> None:
         rules = self.objects.settings.past_use
         if rules is not None:
-            extra = self.penalties.get(local.key, {})
-            self.past_use[local.key] = weighed(local, self.consumed[local.key], extra, rules)
+            self.past_use[local.key] = weighed(local, self.consumed[local.key], rules)
 
     def _requeue(self, waits: Waits) -> None:
         waiter, waiting = self.waiters[waits.key], self.waiting[waits.queue]

@@ -28,19 +28,19 @@ def sampled(
 
 
 def penalty(requests: Mapping[str, int], rules: PastUse) -> dict[str, float]:
-    """What an admission counts at once, so that a burst doesn't slip through between samples."""
-    part = alpha(rules.sampling_ms, rules.half_life_ms)
+    """What an admission counts at once, so that a burst doesn't slip through between samples.
+
+    Without a half-life nothing of the past counts, and so nothing in advance.
+    """
+    part = alpha(rules.sampling_ms, rules.half_life_ms) if rules.half_life_ms > 0 else 0.0
     return {name: amount * part for name, amount in requests.items()}
 
 
-def weighed(
-    queue: LocalQueue, consumed: Mapping[str, float], extra: Mapping[str, float], rules: PastUse
-) -> float:
+def weighed(queue: LocalQueue, consumed: Mapping[str, float], rules: PastUse) -> float:
     """One number to order by, lowest first; a queue of weight 0 comes last."""
     if queue.weight <= 0:
         return NO_WEIGHT
     total = 0.0
-    for name in sorted({**consumed, **extra}):
-        used = consumed.get(name, 0.0) + extra.get(name, 0.0)
-        total += rules.weights.get(name, 1.0) * used
+    for name in sorted(consumed):
+        total += rules.weights.get(name, 1.0) * consumed[name]
     return total / queue.weight

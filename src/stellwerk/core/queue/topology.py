@@ -107,6 +107,10 @@ class Room:
             return self.by_name.get(values[0], values)
         return values
 
+    def short(self, values: Values) -> Values:
+        """What is told of a narrowest domain: all of its values, of a host its name."""
+        return values[-1:] if self.by_host else values
+
     def take(self, place: Place, times: int = 1) -> None:
         """Counts pods in their domain; ``times`` -1 takes them away again."""
         used = self.used.setdefault(place.domain, {})
