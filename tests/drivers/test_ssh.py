@@ -161,6 +161,28 @@ def test_content_that_is_missing_refuses_the_start(place: FarPlace) -> None:
     play(place, scene)
 
 
+def test_content_that_arrives_damaged_is_not_kept(place: FarPlace, account: Account) -> None:
+    """Neither a small one nor one in parts; nor is anything kept under a name that is none."""
+
+    async def scene(session: Session) -> None:
+        assert isinstance(session.driver, SshDriver)
+        (machine,) = session.driver.machines.values()
+        hand = await machine.handy()
+        wrong = "0" * 64
+        for fields, code in (
+            ({"items": [[wrong, 1]]}, "content_damaged"),
+            ({"name": wrong, "offset": 0, "size": 1}, "content_damaged"),
+            ({"name": "../x", "offset": 0, "size": 1}, "bad_request"),
+        ):
+            with pytest.raises(DriverError) as refused:
+                await hand.ask("put", b"x", **fields)
+            assert (refused.value.code, refused.value.final) == (f"runtime/{code}", True)
+        content = next(account.home.glob(".local/state/stellwerk/*/*/content"))
+        assert list(content.iterdir()) == []
+
+    play(place, scene)
+
+
 def test_a_cut_connection_ends_no_run(place: FarPlace, server: Sshd) -> None:
     """Reports break off with a reason; the next connection begins with all that happened."""
 

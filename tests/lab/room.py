@@ -39,7 +39,9 @@ def missing() -> str:
 class Computer:
     """One machine of a room."""
 
-    def __init__(self, room: "Room", number: int, options: Sequence[str], python: str) -> None:
+    def __init__(
+        self, room: "Room", number: int, options: Sequence[str], python: str, small: str
+    ) -> None:
         self.name = f"stwlab{os.getpid() % 10_000}n{number}"
         self.address = f"10.213.{room.number}.{number * 4 + 2}"
         self._outside = f"10.213.{room.number}.{number * 4 + 1}"
@@ -48,6 +50,7 @@ class Computer:
         self.uid = FIRST_UID + number
         self._options = options
         self._python = python
+        self._small = small
         self._veth = f"stw{os.getpid() % 10_000}v{number}"
         self._sshd: subprocess.Popen[bytes] | None = None
         self._key = room.key
@@ -106,6 +109,10 @@ class Computer:
         binds = [f"mount --bind {etc}/{name} /etc/{name}" for name in ("passwd", "group", "shadow")]
         if self._python:
             binds.append(f"mount --bind {self._python} /opt")
+        if self._small:
+            folder = self.folder / "small"
+            folder.mkdir(exist_ok=True)
+            binds.append(f"mount -t tmpfs -o mode=777,{self._small} tmpfs {folder}")
         script = " && ".join([*binds, f"exec {SSHD} -D -e -f {self.folder}/sshd_config"])
         with (self.folder / "sshd.log").open("ab") as log:
             self._sshd = subprocess.Popen(
@@ -191,9 +198,18 @@ class Room:
         (self.person / ".ssh").mkdir(parents=True, mode=0o700)
         (self.person / ".ssh" / "config").write_text(f"IdentityFile {self.key}\n")
 
-    def add(self, *, on: bool = True, options: Sequence[str] = (), python: str = "") -> Computer:
-        """Another machine; ``python`` is a folder that is its /opt."""
-        computer = Computer(self, len(self.computers) + 1, options, python)
+    def add(
+        self,
+        *,
+        on: bool = True,
+        options: Sequence[str] = (),
+        python: str = "",
+        small: str = "",
+    ) -> Computer:
+        """Another machine; ``python`` is a folder that is its /opt, ``small`` says how a file
+        system in its folder `small` is mounted.
+        """
+        computer = Computer(self, len(self.computers) + 1, options, python, small)
         self.computers.append(computer)
         if on:
             computer.switch_on()

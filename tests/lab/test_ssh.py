@@ -274,6 +274,20 @@ def test_each_trouble_has_its_own_name(
     assert person.told("cluster", "ls") == []
 
 
+def test_a_full_disk_and_a_mount_without_programs_are_named(room: Room, person: Person) -> None:
+    """The first can't be worked with; on the second only programs in the code can't be started."""
+    full, bare = room.add(small="size=64k"), room.add(small="noexec")
+    room.trust(full, bare)
+    said = _refused(person, full, "--folder", f"{full.folder}/small/s")
+    assert "error[ssh/home-full]" in said
+    said = person.stw(
+        "cluster", "add", "bare", "--host", str(bare), "--folder", f"{bare.folder}/small/s"
+    )
+    assert "is mounted noexec" in said
+    person.task("cat data.txt", cluster="bare")
+    person.reaches("job", "Succeeded")
+
+
 def test_start_up_files_may_print(room: Room, person: Person) -> None:
     """What they say is no answer to anything."""
     computer = _with("echo welcome to pc07; echo beware >&2; printf 'no line end'\n")(room)

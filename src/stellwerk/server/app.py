@@ -72,10 +72,48 @@ def make_app(
     over_ssh: Machines | None = None,
 ) -> Litestar:
     """The application over some services, for whoever `access` lets in."""
-    the_keeper = keeper or Keeper(services)
-    the_machines = over_ssh or Machines(
-        Path(services.identity.home), services.store.blobs, services.clock.now_ms
+
+    async def say_seq(message: Message, scope: Scope) -> None:
+        if message["type"] == "http.response.start":
+            seq = scope["state"].get("seq", services.feed.seq)
+            message["headers"] = [*message["headers"], (b"stellwerk-seq", b"%d" % seq)]
+
+    async def note_seq(request: Request[Any, Any, Any]) -> None:
+        request.scope["state"]["seq"] = services.feed.seq
+
+    @get("/openapi.json", include_in_schema=False, opt={"open_to_group": True})
+    async def openapi() -> Response[bytes]:
+        document = openapi_json(services.identity.version, HANDLERS)
+        return Response(document, media_type="application/json")
+
+    return Litestar(
+        route_handlers=[Router("/v1", route_handlers=[*HANDLERS, openapi])],
+        dependencies=_dependencies(services, submits, keeper, over_ssh),
+        state=State({"access": access}),
+        guards=[authorize],
+        middleware=[with_patience],
+        before_request=note_seq,
+        before_send=[say_seq],
+        exception_handlers={
+            StellwerkError: problems.on_stellwerk_error,
+            DriverError: problems.on_driver_error,
+            HTTPException: problems.on_http_exception,
+            Exception: problems.on_unexpected,
+        },
+        request_max_body_size=BODY_BYTES,
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
     )
+
+
+def _dependencies(
+    services: Services, submits: Submits, keeper: Keeper | None, over_ssh: Machines | None
+) -> dict[str, Provide]:
+    """What handlers may ask for by name."""
+    the_keeper = keeper or Keeper(services)
+    home = Path(services.identity.home)
+    the_machines = over_ssh or Machines(home, services.store.blobs, services.clock.now_ms)
     outlook = Outlook(services)
 
     def given() -> Services:
@@ -93,41 +131,10 @@ def make_app(
     def given_outlook() -> Outlook:
         return outlook
 
-    async def say_seq(message: Message, scope: Scope) -> None:
-        if message["type"] == "http.response.start":
-            seq = scope["state"].get("seq", services.feed.seq)
-            message["headers"] = [*message["headers"], (b"stellwerk-seq", b"%d" % seq)]
-
-    async def note_seq(request: Request[Any, Any, Any]) -> None:
-        request.scope["state"]["seq"] = services.feed.seq
-
-    @get("/openapi.json", include_in_schema=False, opt={"open_to_group": True})
-    async def openapi() -> Response[bytes]:
-        document = openapi_json(services.identity.version, HANDLERS)
-        return Response(document, media_type="application/json")
-
-    return Litestar(
-        route_handlers=[Router("/v1", route_handlers=[*HANDLERS, openapi])],
-        dependencies={
-            "services": Provide(given, sync_to_thread=False),
-            "submits": Provide(given_submits, sync_to_thread=False),
-            "keeper": Provide(given_keeper, sync_to_thread=False),
-            "machines": Provide(given_machines, sync_to_thread=False),
-            "outlook": Provide(given_outlook, sync_to_thread=False),
-        },
-        state=State({"access": access}),
-        guards=[authorize],
-        middleware=[with_patience],
-        before_request=note_seq,
-        before_send=[say_seq],
-        exception_handlers={
-            StellwerkError: problems.on_stellwerk_error,
-            DriverError: problems.on_driver_error,
-            HTTPException: problems.on_http_exception,
-            Exception: problems.on_unexpected,
-        },
-        request_max_body_size=BODY_BYTES,
-        openapi_config=None,
-        logging_config=None,
-        debug=False,
-    )
+    return {
+        "services": Provide(given, sync_to_thread=False),
+        "submits": Provide(given_submits, sync_to_thread=False),
+        "keeper": Provide(given_keeper, sync_to_thread=False),
+        "machines": Provide(given_machines, sync_to_thread=False),
+        "outlook": Provide(given_outlook, sync_to_thread=False),
+    }

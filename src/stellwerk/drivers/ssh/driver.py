@@ -5,7 +5,6 @@ reached, and tried again ever more seldom; the cluster can't be reached when no 
 """
 
 import asyncio
-import contextlib
 import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -25,17 +24,10 @@ from stellwerk.core.model.reports import (
 )
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
-    Area,
     Capabilities,
     DriverError,
     ExecOrder,
     ExecSession,
-    FileThere,
-    Folders,
-    Listing,
-    LogChunk,
-    LogStream,
-    Saved,
     StartOrder,
     StopOrder,
 )
@@ -43,6 +35,7 @@ from stellwerk.drivers.ssh.dial import Dialer
 from stellwerk.drivers.ssh.hand import Build
 from stellwerk.drivers.ssh.hosts import Host, name_nodes
 from stellwerk.drivers.ssh.machine import Machine
+from stellwerk.drivers.ssh.reading import ReadsMachines
 from stellwerk.runtime.bundle import packed
 
 RETRY_FIRST_S = 0.5
@@ -53,7 +46,7 @@ STEADY_S = 1.0
 """A connection that broke sooner isn't made anew at once."""
 
 
-class SshDriver:
+class SshDriver(ReadsMachines):
     """Machines over SSH as one cluster.
 
     ``key`` keeps what belongs to this Stellwerk apart from what belongs to others of the same user;
@@ -308,80 +301,31 @@ class SshDriver:
         self._place[order.run] = machine
         await machine.start(order)
 
-    def _machine(self, run: RunId) -> Machine:
-        """Where a run is. While one can't be found, a machine that is silent may have it."""
-        known = self._place.get(run)
-        if known is not None:
-            return known
-        if len(self.machines) == 1:
-            return next(iter(self.machines.values()))
-        silent = next((each for each in self.machines.values() if not each.is_connected), None)
-        if silent is not None:
-            message = f"{run} may be on {silent.host}, which can't be reached"
-            raise DriverError("ssh/unreachable", message, final=False)
-        return next(iter(self.machines.values()))
+    def machine_of(self, run: RunId) -> Machine:
+        """Where a run is, as far as that was told."""
+        return self._place.get(run) or super().machine_of(run)
 
     async def stop(self, order: StopOrder) -> None:
         """Has the agent give notice to a run."""
-        await self._machine(order.run).talk.stop(order)
+        await self.machine_of(order.run).talk.stop(order)
 
     async def withdraw(self, run: RunId) -> None:
         """Has the agent take a notice back."""
-        await self._machine(run).talk.about("withdraw", run)
+        await self.machine_of(run).talk.about("withdraw", run)
 
     async def kill(self, run: RunId) -> None:
         """Has the agent end everything of a run."""
-        await self._machine(run).talk.about("kill", run)
+        await self.machine_of(run).talk.about("kill", run)
 
     async def forget(self, run: RunId) -> None:
         """Removes what a finished run left on its machine."""
-        machine = self._machine(run)
+        machine = self.machine_of(run)
         await machine.forget(run)
         self._place.pop(run, None)
 
     async def exec(self, order: ExecOrder) -> ExecSession:
         """Has the agent hand a connection over to a keeper beside the run."""
-        return await self._machine(order.run).exec(order)
-
-    # what a run leaves
-
-    async def read_log(
-        self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
-    ) -> LogChunk:
-        """Reads a log from its machine."""
-        head, data = await self._machine(run).ask(
-            "log", run, stream=stream, rank=rank, offset=offset, limit=limit
-        )
-        return LogChunk(data, offset, int(head["size"]))
-
-    async def folders(self, run: RunId) -> Folders:
-        """The directories of a run on its machine."""
-        head, _ = await self._machine(run).ask("folders", run)
-        return Folders(head["work"], head["output"], head["checkpoint"])
-
-    async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
-        """What lies at a path of a run on its machine."""
-        head, _ = await self._machine(run).ask("list", run, area=area, path=path)
-        files = tuple(FileThere(*line) for line in head["files"])
-        return Listing(head["root"], head.get("folder") is True, files)
-
-    async def read_file(
-        self, run: RunId, area: Area, path: str, offset: int, limit: int
-    ) -> LogChunk:
-        """Bytes of a file of a run on its machine."""
-        head, data = await self._machine(run).ask(
-            "get", run, area=area, path=path, offset=offset, limit=limit
-        )
-        return LogChunk(data, offset, int(head["size"]))
-
-    async def checkpoints(self, workload: str) -> Sequence[Saved]:
-        """The whole checkpoints of a workload on the machines that can be reached."""
-        found: list[Saved] = []
-        for machine in self.machines.values():
-            with contextlib.suppress(DriverError):
-                head, _ = await machine.ask("checkpoints", RunId(f"{workload}-1"))
-                found += [Saved(*one) for one in head["found"]]
-        return sorted(found, key=lambda one: one.modified_ms)
+        return await self.machine_of(order.run).exec(order)
 
 
 def over_ssh(

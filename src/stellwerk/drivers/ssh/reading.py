@@ -1,0 +1,71 @@
+"""Reads what runs leave on machines over SSH: logs, folders, files, checkpoints."""
+
+import contextlib
+from collections.abc import Sequence
+
+from stellwerk.core.model.ids import RunId
+from stellwerk.drivers.base import (
+    Area,
+    DriverError,
+    FileThere,
+    Folders,
+    Listing,
+    LogChunk,
+    LogStream,
+    Saved,
+)
+from stellwerk.drivers.ssh.machine import Machine
+
+
+class ReadsMachines:
+    """The reading part of a driver of machines."""
+
+    machines: dict[str, Machine]
+
+    def machine_of(self, run: RunId) -> Machine:
+        """Where a run is. While one can't be found, a machine that is silent may have it."""
+        if len(self.machines) == 1:
+            return next(iter(self.machines.values()))
+        silent = next((each for each in self.machines.values() if not each.is_connected), None)
+        if silent is not None:
+            message = f"{run} may be on {silent.host}, which can't be reached"
+            raise DriverError("ssh/unreachable", message, final=False)
+        return next(iter(self.machines.values()))
+
+    async def read_log(
+        self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
+    ) -> LogChunk:
+        """Reads a log from its machine."""
+        head, data = await self.machine_of(run).ask(
+            "log", run, stream=stream, rank=rank, offset=offset, limit=limit
+        )
+        return LogChunk(data, offset, int(head["size"]))
+
+    async def folders(self, run: RunId) -> Folders:
+        """The directories of a run on its machine."""
+        head, _ = await self.machine_of(run).ask("folders", run)
+        return Folders(head["work"], head["output"], head["checkpoint"])
+
+    async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
+        """What lies at a path of a run on its machine."""
+        head, _ = await self.machine_of(run).ask("list", run, area=area, path=path)
+        files = tuple(FileThere(*line) for line in head["files"])
+        return Listing(head["root"], head.get("folder") is True, files)
+
+    async def read_file(
+        self, run: RunId, area: Area, path: str, offset: int, limit: int
+    ) -> LogChunk:
+        """Bytes of a file of a run on its machine."""
+        head, data = await self.machine_of(run).ask(
+            "get", run, area=area, path=path, offset=offset, limit=limit
+        )
+        return LogChunk(data, offset, int(head["size"]))
+
+    async def checkpoints(self, workload: str) -> Sequence[Saved]:
+        """The whole checkpoints of a workload on the machines that can be reached."""
+        found: list[Saved] = []
+        for machine in self.machines.values():
+            with contextlib.suppress(DriverError):
+                head, _ = await machine.ask("checkpoints", RunId(f"{workload}-1"))
+                found += [Saved(*one) for one in head["found"]]
+        return sorted(found, key=lambda one: one.modified_ms)
