@@ -324,7 +324,8 @@ def test_settings_say_where_they_come_from(stw: Stw, monkeypatch: pytest.MonkeyP
     """A value, its origin, and where to change it."""
     monkeypatch.setenv("STELLWERK_START_TIMEOUT_MS", "77")
     result = stw("config", "show", "--origin", "--columns", "name,value,origin")
-    assert "start_timeout_ms\t77\tSTELLWERK_START_TIMEOUT_MS" in result.lines
+    assert "start_timeout_ms\t77 ms\tSTELLWERK_START_TIMEOUT_MS" in result.lines
+    assert "ask_above_bytes\t10 GiB\tdefault" in result.lines
     shown = json.loads(stw("config", "show", "-o", "json").out)
     assert {one["name"]: one["origin"] for one in shown}["output"] == "default"
 

@@ -1,5 +1,6 @@
 """A job's files: listed, copied, and never anything beside them."""
 
+import json
 import os
 from pathlib import Path
 
@@ -37,6 +38,19 @@ def test_files_are_listed(files: Path, stw: Stw) -> None:
         "NAME\tSIZE",
         "a.txt\t7 B",
     ]
+
+
+def test_a_link_shows_where_it_leads(files: Path, stw: Stw) -> None:
+    """To people beside its name, to programs in a field; its name is its name."""
+    (files / "work" / "sub" / "last").symlink_to("a.txt")
+    assert [line.split("\t")[0] for line in stw("ls", "digits", "sub").lines] == [
+        "NAME",
+        "a.txt",
+        "last -> a.txt",
+    ]
+    assert stw("ls", "digits", "sub", "-o", "name").lines == ["a.txt", "last"]
+    told = json.loads(stw("ls", "digits", "sub", "-o", "json").out)
+    assert [one["target"] for one in told] == ["", "a.txt"]
 
 
 def test_each_listing_names_the_next_step(files: Path, stw: Stw) -> None:

@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster
@@ -72,6 +73,14 @@ def record(event: ev.Event, at_ms: int = 5) -> ev.Record:
 def test_each_record_has_its_sentence(event: ev.Event, text: str) -> None:
     """Plain, with the numbers that matter; records about no workload have none."""
     assert sentence(record(event)) == text
+
+
+def test_who_is_gone_on_from_has_a_name() -> None:
+    """Ids are for programs."""
+    submit = replace(SUBMIT, resumes=WorkloadId("w-0000000000001"))
+    names = {"w-0000000000001": "digits"}
+    [told] = timeline([record(ev.Submitted("ada", submit))], lambda one: names.get(one, one))
+    assert told.what.endswith(", to go on from what digits saved")
 
 
 def test_no_record_is_left_without_words() -> None:

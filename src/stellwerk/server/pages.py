@@ -119,7 +119,7 @@ class Pages:
             checkpoint_dir=folders.checkpoint or None,
             metrics={name: metric_view(metric) for name, metric in told.metrics.items()},
             position=self._position(workload),
-            timeline=story.timeline(self._store.story(workload.id)),
+            timeline=story.timeline(self._store.story(workload.id), self._name_of),
             seq=seq,
         )
 
@@ -244,6 +244,10 @@ class Pages:
             if run is not None:
                 held.setdefault(run.allocation.cluster, {})[run.id] = run.allocation
         return held
+
+    def _name_of(self, id: str) -> str:
+        row = self._store.workload(id, "")
+        return row.workload.name if row is not None else id
 
     def _text(self, workload: Workload) -> str:
         """What was submitted, as it was written; nothing if it isn't there any more."""

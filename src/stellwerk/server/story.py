@@ -1,6 +1,6 @@
 """Tells a workload's records as a timeline: one sentence per record, in the order it happened."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from stellwerk.core.model import events as ev
@@ -30,19 +30,20 @@ GATES = {
 }
 
 
-def timeline(records: Iterable[ev.Record]) -> list[Moment]:
-    """The story so far."""
-    return [Moment(record.at_ms, what) for record in records if (what := sentence(record))]
+def timeline(records: Iterable[ev.Record], name_of: Callable[[str], str] = str) -> list[Moment]:
+    """The story so far; `name_of` gives the names of other workloads in it."""
+    told = ((record.at_ms, sentence(record, name_of)) for record in records)
+    return [Moment(at_ms, what) for at_ms, what in told if what]
 
 
-def sentence(record: ev.Record) -> str:
+def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
     """What one record says about its workload; empty if it says nothing about one."""
     event = record.event
     match event:
         case ev.Submitted():
             held = ", held" if event.submit.held else ""
             resumes = event.submit.resumes
-            saved = f", to go on from what {resumes} saved" if resumes else ""
+            saved = f", to go on from what {name_of(resumes)} saved" if resumes else ""
             after = ", ".join(one.written for one in event.submit.after)
             then = f", to start after {after}" if after else ""
             return f"submitted by {event.owner} to queue {event.submit.queue}{held}{saved}{then}"

@@ -307,14 +307,14 @@ FLEET = msgspec.convert(
 
 def test_a_cluster_says_what_is_free() -> None:
     """A device that somebody holds isn't free."""
-    assert clusters.free(FLEET[0]) == "61.5 CPU, 200 GiB, 1xA100-80GB"
-    assert clusters.total(FLEET[0]) == "64 CPU, 256 GiB, 3xA100-80GB"
+    assert clusters.free(FLEET[0]) == "61.5 CPUs, 200 GiB, 1xA100-80GB"
+    assert clusters.total(FLEET[0]) == "64 CPUs, 256 GiB, 3xA100-80GB"
 
 
 def test_a_node_that_is_not_ready_gives_nothing() -> None:
     """What it has isn't free while it can't be used."""
     node = msgspec.structs.replace(FLEET[0].nodes[0], state="unreachable")
-    assert clusters.free(msgspec.structs.replace(FLEET[0], nodes=[node])) == "0 CPU, 0 B"
+    assert clusters.free(msgspec.structs.replace(FLEET[0], nodes=[node])) == "0 CPUs, 0 B"
 
 
 def test_gpus_have_bars() -> None:

@@ -250,3 +250,16 @@ def test_a_stop_is_told_with_its_cause(why: str) -> None:
     """In words, not by the word of the protocol."""
     told = render(Reason("preempted", {"why": why}))
     assert told.sentence == f"it was stopped because {WHY_STOPPED[why]}"
+
+
+@pytest.mark.parametrize("parts", [["data", "runs", "of-a-very-long-name"] * 5, ["x" * 130]])
+def test_a_long_path_keeps_its_beginning_and_its_end(parts: list[str]) -> None:
+    """On the screen; whole in the parameters."""
+    path = f"/home/ada/{'/'.join(parts)}/model.pt"
+    told = render(Reason("missing_file", {"file": path}))
+    [_, shown, _] = told.sentence.split("`")
+    assert len(shown) <= 60
+    assert (shown[:6], shown[-9:], shown.count("...")) == ("/home/", "/model.pt", 1)
+    assert told.params["file"] == path
+    short = render(Reason("missing_file", {"file": "data.csv"}))
+    assert "`data.csv`" in short.sentence

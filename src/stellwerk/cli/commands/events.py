@@ -1,6 +1,8 @@
 """`stw events` and `stw story`: the journal, of all or of one workload."""
 
+import contextlib
 import sys
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -10,6 +12,7 @@ from stellwerk.cli.output import Output, list_options, narrate, write_data, writ
 from stellwerk.cli.render.events import columns, line_of
 from stellwerk.cli.session import complete_names, connect, now_ms
 from stellwerk.client.api import Client
+from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import EventRecord
 
 SHOWN = 100
@@ -67,11 +70,21 @@ def story(name: str, output: Output) -> None:
     client = connect()
     found = client.get(name)
     records = list(client.events(workload=found.id))
-    names = {found.id: found.name}
+    names = {found.id: found.name, **_names_of_others(client, records)}
     write_list(records, columns(now_ms(), names), output, name=lambda record: str(record.seq))
     if output.for_people:
         for line in [*family.later_ones(client, name, found), f"next: stw show {found.name}"]:
             narrate(line)
+
+
+def _names_of_others(client: Client, records: Sequence[EventRecord]) -> dict[str, str]:
+    """The names of those from whose checkpoints it goes on."""
+    names = {}
+    for id in dict.fromkeys(one.event.get("submit", {}).get("resumes", "") for one in records):
+        if id:
+            with contextlib.suppress(ApiError):  # it isn't kept any more: its id must do
+                names[id] = client.get(id).name
+    return names
 
 
 def _names(client: Client) -> dict[str, str]:

@@ -21,12 +21,13 @@ from stellwerk.core.model.errors import Problem, StellwerkError
 
 
 class FileLine(Struct):
-    """One entry of a folder."""
+    """One entry of a folder; of a link also where it leads."""
 
     name: str
     kind: str
     size: int
     modified_ms: int
+    target: str = ""
 
 
 @click.command("ls", epilog="Example: stw ls digits outputs:")
@@ -40,7 +41,7 @@ def ls(name: str, path: str, output: Output) -> None:
     far = far_files.look(client, show, path)
     place = find(show, path) if far is None else far.place
     columns: list[Column[FileLine]] = [
-        Column("name", "NAME", lambda line: line.name),
+        Column("name", "NAME", _shown, lambda line: line.name),
         Column(
             "size",
             "SIZE",
@@ -157,9 +158,9 @@ def _not_copied(failed: list[tuple[str, str, str]]) -> list[Problem]:
 
 def _listing(path: str) -> list[FileLine]:
     if not os.path.isdir(path):
-        return [_line(os.path.basename(path), os.lstat(path))]
+        return [_line(path, os.path.basename(path), os.lstat(path))]
     with os.scandir(path) as entries:
-        found = [_line(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+        found = [_line(one.path, one.name, one.stat(follow_symlinks=False)) for one in entries]
     return sorted(found, key=lambda line: line.name)
 
 
@@ -168,8 +169,13 @@ def _far_line(one: FarFile) -> FileLine:
     return FileLine(shown, one.kind, one.size, one.modified_ms)
 
 
-def _line(name: str, status: os.stat_result) -> FileLine:
+def _shown(line: FileLine) -> str:
+    return f"{line.name} -> {line.target}" if line.target else line.name
+
+
+def _line(path: str, name: str, status: os.stat_result) -> FileLine:
     kinds = {stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
     kind = kinds.get(stat.S_IFMT(status.st_mode), "special")
     shown = f"{name}/" if kind == "folder" else name
-    return FileLine(shown, kind, status.st_size, status.st_mtime_ns // 1_000_000)
+    target = os.readlink(path) if kind == "link" else ""
+    return FileLine(shown, kind, status.st_size, status.st_mtime_ns // 1_000_000, target)

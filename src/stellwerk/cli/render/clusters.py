@@ -72,7 +72,7 @@ def _note(node: NodeView) -> str:
 
 
 def free(cluster: ClusterView) -> str:
-    """`6 CPU, 14 GiB, 2xA100`: what a new run could get, over all nodes that are ready."""
+    """`6 CPUs, 14 GiB, 2xA100`: what a new run could get, over all nodes that are ready."""
     ready = [node for node in cluster.nodes if node.state == "ready"]
     unheld = Counter(
         device.kind
@@ -148,7 +148,7 @@ def _foreign(device: DeviceView) -> str:
 
 
 def _amounts(cpus: float, memory_bytes: int, devices: Counter[str]) -> str:
-    parts = [f"{cpus:g} CPU", size(memory_bytes)]
+    parts = [f"{cpus:g} CPU{'' if cpus == 1 else 's'}", size(memory_bytes)]
     parts += [f"{count}x{kind}" for kind, count in sorted(devices.items())]
     return ", ".join(parts)
 

@@ -1,6 +1,7 @@
 """One line per fact of the journal: number, time, who, and a sentence."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -24,13 +25,13 @@ def columns(now_ms: int, names: Mapping[str, str]) -> list[Column[EventRecord]]:
         Column("actor", "BY", lambda record: record.actor or "-"),
         Column("type", "TYPE", lambda record: record.type, wide=True),
         Column("about", "ABOUT", lambda record: named(subject(record), names)),
-        Column("what", "WHAT", what, grows=True),
+        Column("what", "WHAT", lambda record: what(record, names), grows=True),
     ]
 
 
 def line_of(record: EventRecord, now_ms: int, names: Mapping[str, str]) -> str:
     """The same as a single line, for a stream whose widths aren't known."""
-    parts = [clock(record.at_ms, now_ms), named(subject(record), names), what(record)]
+    parts = [clock(record.at_ms, now_ms), named(subject(record), names), what(record, names)]
     return "  ".join(part for part in parts if part != "-")
 
 
@@ -62,13 +63,13 @@ def named(about: str, names: Mapping[str, str]) -> str:
     return names.get(about, about)
 
 
-def what(record: EventRecord) -> str:
+def what(record: EventRecord, names: Mapping[str, str] = MappingProxyType({})) -> str:
     """A sentence; a type that this version doesn't know is named."""
     try:
         known = msgspec.convert(msgspec.to_builtins(record), ev.Record)
     except msgspec.ValidationError:
         return f"{record.type} (a fact this version does not know)"
-    return sentence(known) or _of_no_workload(known.event)
+    return sentence(known, lambda about: named(about, names)) or _of_no_workload(known.event)
 
 
 def _of_no_workload(event: ev.Event) -> str:

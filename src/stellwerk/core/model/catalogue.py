@@ -216,6 +216,11 @@ WHY_STOPPED = {
     "abort": "one of its abort rules held",
 }
 
+NAMED = ("file", "library", "command")
+"""Parameters that may be long paths."""
+
+LONGEST_PATH = 60
+
 UNCOUNTED = ("memory", "disk", "GPU memory")
 """Resources of which there is so much, not so many."""
 
@@ -242,12 +247,24 @@ def _shown(reason: Reason) -> _Params:
             shown[key] = WHY_STOPPED.get(str(value), value)
         elif key == "resource":
             shown[key] = f"of {value}" if value in UNCOUNTED else value
+        elif key in NAMED:
+            shown[key] = without_middle(str(value))
         else:
             shown[key] = value
     failure = CATALOGUE.get(str(reason.params.get("failure", "")))
     if failure is not None:
         shown["failure"] = _filled(failure.sentence, shown)
     return shown
+
+
+def without_middle(path: str, longest: int = LONGEST_PATH) -> str:
+    """A long path with its beginning and its end; the parameters of a reason have it whole."""
+    if len(path) <= longest:
+        return path
+    end = path[-(longest * 3 // 5) :]
+    end = end[max(0, end.find("/")) :]
+    begin = path[: longest - len(end) - len("...")]
+    return f"{begin[: begin.rfind('/') + 1] or begin}...{end}"
 
 
 def _filled(template: str, shown: _Params) -> str:
