@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from stellwerk.core.inventory.live import Inventory
-from stellwerk.core.inventory.merge import Source, merge
+from stellwerk.core.inventory.merge import Source, Trust, merge
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.fleet import ClusterSet, Fleet, Link, SetBinding
 from stellwerk.core.model.resources import Allocation, NodeAllocation
@@ -31,7 +31,7 @@ def a_source(dice: Random, number: int) -> Source:
             if dice.random() < 0.3
         ),
     )
-    trust = dice.choice(("declared", "told"))
+    trust: Trust = dice.choice(("declared", "told"))
     return Source(f"source {number}", trust, around, number, whole=dice.random() < 0.8)
 
 
