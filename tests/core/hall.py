@@ -4,12 +4,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from stellwerk.core import gates
 from stellwerk.core.intake import on_command, on_plan, on_report
 from stellwerk.core.invariants import overbooks, violations
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.actions import Plan, StartRun
 from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.gates import After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId, workload_of
 from stellwerk.core.model.reports import Report, RunReport
 from stellwerk.core.model.resources import Shape
@@ -55,6 +57,8 @@ class Hall:
         priority: int = 0,
         policies: Policies | None = None,
         held: bool = False,
+        after: tuple[After, ...] = (),
+        array: ArrayPart | None = None,
     ) -> WorkloadId:
         """Submits a workload; ids count up."""
         self.count += 1
@@ -69,6 +73,8 @@ class Hall:
                 priority=priority,
                 policies=policies or Policies(),
                 held=held,
+                after=after,
+                array=array,
             )
         )
         return key
@@ -94,6 +100,8 @@ class Hall:
 
     def cycle(self) -> list[WorkloadId]:
         """Plans and carries it out; gives who was started, in order."""
+        while opened := gates.settle(self.state):
+            self.fold(opened)
         planned = self.plan()
         events = self.fold(on_plan(self.state, planned))
         assert not any(isinstance(event, ev.ActionDropped) for event in events)

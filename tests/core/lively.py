@@ -5,6 +5,7 @@ import random
 from msgspec.structs import replace
 
 from stellwerk.core.model import commands as cmd
+from stellwerk.core.model.gates import WHENS, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.reasons import Reason
@@ -101,8 +102,19 @@ def _change_policies(hall: Hall, dice: random.Random) -> None:
             hall.command(cmd.DeletePlacement(key))
         case 3:
             hall.submit(BOUND)
+            _submit_array(hall, dice)
         case _:
             hall.cycle()
+
+
+def _submit_array(hall: Hall, dice: random.Random) -> None:
+    """Two elements, one at a time, after something that lives or after nothing."""
+    live = sorted(hall.state.workloads)
+    chosen = dice.sample(live, min(len(live), dice.randrange(2)))
+    after = tuple(After(dice.choice(WHENS), WorkloadId(one), one) for one in chosen)
+    array = WorkloadId(f"a-{hall.count:05}")
+    for index in range(2):
+        hall.submit(SHAPES[0], after=after, array=ArrayPart(array, array, index, 2, limit=1))
 
 
 def _reports(hall: Hall, dice: random.Random) -> tuple[Report, ...]:

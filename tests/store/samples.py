@@ -51,6 +51,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.ShapeWaits(SHAPE_ID, DECISION, (WHY,)),
     ev.Held(W1, WHY),
     ev.Released(W1),
+    ev.GateChanged(W1, "array"),
     ev.PriorityChanged(W1, -3),
     ev.RunPlanned(W1, RUN, 1, an_allocation(), DECISION),
     ev.RunProgressed(RUN, "Running"),
