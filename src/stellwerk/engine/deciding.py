@@ -166,11 +166,8 @@ class Decider:
         if namespaces is not None:
             fleet = self._inventory.fleet(namespaces)
             columns.around(fleet)
-            columns.stamp += 1
             around = replace(fleet, clusters=(), taken=(), told={}, contradictions=())
             self._facts.around(around)
-        else:
-            columns.told.update((row.cluster.name, row.told) for row in changed)
         self._facts.rows(rows, self._inventory.changed, anew=False)
 
     def _made(self, placer: Placer, choice: Choice, now_ms: int) -> Made | None:

@@ -114,6 +114,16 @@ def test_nothing_that_should_change_is_left_out(seed: int) -> None:
             assert again.clusters == tuple(placer.ledger.of(one.key))
 
 
+def test_a_cluster_that_is_told_twice_is_one() -> None:
+    """Of two with one name the last counts, and one that goes twice is gone."""
+    columns = FleetColumns.of(world(1, Random(1)))
+    columns.update([cluster(7, 1, "gold"), cluster(7, 2, "iron")])
+    assert columns.size == 2
+    assert columns.clusters[columns.row["c007"]] == cluster(7, 2, "iron")
+    columns.update((), ["c007", "c007"])
+    assert list(columns.row) == ["c000"]
+
+
 @settings(max_examples=80)
 @given(SEEDS)
 def test_changed_columns_are_those_of_the_changed_fleet(seed: int) -> None:

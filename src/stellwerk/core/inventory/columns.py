@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.fleet import ClusterSet, Fleet, SetBinding, Told
+from stellwerk.core.model.fleet import ClusterSet, Fleet, SetBinding
 from stellwerk.core.model.resources import Allocation
 
 Bits = NDArray[np.bool_]
@@ -133,7 +133,7 @@ class FleetColumns:
         unique = {cluster.name: cluster for cluster in fleet.clusters}
         self.clusters: list[Cluster] = [unique[name] for name in sorted(unique)]
         self.row: dict[str, int] = {one.name: row for row, one in enumerate(self.clusters)}
-        self.stamp = 1
+        self.stamp = 0
         size = len(self.clusters)
         self.alive: Bits = np.ones(size, np.bool_)
         self.facts_at: Rows = np.ones(size, np.int64)
@@ -161,11 +161,10 @@ class FleetColumns:
         """Takes over everything of a fleet but its clusters and what is taken: it is small."""
         self.sets: dict[str, ClusterSet] = {one.name: one for one in fleet.sets}
         self.bindings: tuple[SetBinding, ...] = fleet.bindings
-        self.told: dict[str, dict[str, Told]] = fleet.told
         self.latency: dict[str, dict[str, float]] = {}
         for one in fleet.latencies:
             self.latency.setdefault(one.client_region, {})[one.cluster] = one.ms
-        self.latency_at = {(one.client_region, one.cluster): one for one in fleet.latencies}
+        self.stamp += 1
         self.shape_version += 1
 
     @property
@@ -217,10 +216,14 @@ class FleetColumns:
         return at
 
     def update(self, changed: Iterable[Cluster] = (), gone: Iterable[str] = ()) -> None:
-        """Takes over clusters that are new or changed, and drops those that are gone."""
+        """Takes over clusters that are new or changed, and drops those that are gone.
+
+        Of clusters with one name the last counts.
+        """
         self.stamp += 1
-        added = [one for one in changed if not self._change(one)]
-        names = [name for name in gone if name in self.row]
+        unique = {one.name: one for one in changed}
+        added = [one for one in unique.values() if not self._change(one)]
+        names = [name for name in dict.fromkeys(gone) if name in self.row]
         for name in names:
             row = self.row.pop(name)
             self._write(row, NOBODY)

@@ -42,7 +42,7 @@ class BadExpression(Exception):
 class Verdicts:
     """What an expression says of each row, and of which state of the cluster it says so."""
 
-    __slots__ = ("at", "errors", "program", "read", "read_at", "said")
+    __slots__ = ("at", "errors", "program", "read", "said")
 
     def __init__(self, program: Any, size: int) -> None:
         self.program = program
@@ -50,7 +50,6 @@ class Verdicts:
         self.at: Rows = np.zeros(size, np.int64)
         self.errors: dict[int, str] = {}
         self.read: dict[str, bool] = {}
-        self.read_at: Rows = np.zeros(size, np.int64)
 
 
 class Expressions:
