@@ -12,6 +12,7 @@ from stellwerk.core.model.queueing import (
     NodeTaint,
     PastUse,
     PodSet,
+    Preemption,
     QueuedWorkload,
     QueueObjects,
     QueueSettings,
@@ -317,3 +318,15 @@ def test_how_the_evicted_come_back() -> None:
     assert [backoff_ms(times, Requeuing()) // 1000 for times in (1, 2, 3, 7, 10**9)] == [
         60, 120, 240, 3600, 3600,
     ]  # fmt: skip
+
+
+def test_who_is_leaving_has_left_in_the_next_cycle() -> None:
+    """An eviction from before the plan frees its quota, and the evicted wait again."""
+    world = objects(queue("q", 2, preemption=Preemption(within="LowerPriority")))
+    queues = Queues(world, now_ms=NOW_MS)
+    queues.hold(replace(holds("old", "q", 2, -1), evicted=True))
+    queues.submit(waits("new", "q", 2))
+    found = settle(queues, NOW_MS)
+    assert [(cycle_, one.key) for cycle_, one in found.admitted] == [(2, "team/new")]
+    assert found.evicted == []
+    assert list(queues.waiters) == ["team/old"]
