@@ -2,8 +2,6 @@
 obeyed by work.
 """
 
-from typing import Any
-
 from tests.flows.person import Person
 
 POLICY = """
@@ -47,9 +45,8 @@ def reason_codes(person: Person, name: str) -> list[str]:
 def test_a_policy_is_applied_explained_moved_kept_and_obeyed(person: Person) -> None:
     """Each step by the command line; the server is killed between decision and work."""
     person.stw("server", "start")
-    seen: list[Any] = []
-    person.wait(lambda client: seen.extend(client.clusters()) or seen, lambda: "no cluster")
-    here = seen[0].name
+    person.wait(lambda client: client.clusters(), lambda: "no cluster")
+    [here] = [one["name"] for one in person.json("clusters")]
     person.write("fleet.yaml", POLICY.format(taint="", here=here))
     dry = person.stw("placement", "apply", "-f", "fleet.yaml", "--dry-run")
     assert "default/gold new: would choose afar" in dry.stdout
