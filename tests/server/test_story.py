@@ -9,7 +9,9 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.standing import NOT_YET
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.server.story import sentence, timeline
 from stellwerk.testing.builders import a_shape, an_allocation
@@ -62,6 +64,10 @@ SENTENCES = [
     (ev.NodeQuarantined("lab", "n1", Reason("node_faulty")), ""),
     (ev.NodeResumed("lab", "n1"), ""),
     (ev.ShapeWaits(ShapeId("s"), DecisionId("d"), ()), ""),
+    (ev.FleetDeclared("site", BlobHash("0" * 64), BlobHash("0" * 64)), ""),
+    (ev.PlacementApplied(Placement("default", "gold")), ""),
+    (ev.PlacementDeleted("default/gold"), ""),
+    (ev.PlacementDecided("default/gold", NOT_YET), ""),
 ]
 
 
