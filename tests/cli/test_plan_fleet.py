@@ -255,3 +255,36 @@ def test_only_looks_closely(stw: Stw) -> None:
         "    it would cost 4 USD on big",
     ]
     assert not any("small" in line for line in lines)
+
+
+LEASE = """---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: big}
+spec: {hubAcceptsClient: true, leaseDurationSeconds: 60}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: managed-cluster-lease, namespace: big}
+spec: {leaseDurationSeconds: 60, renewTime: "2026-12-01T10:00:00.000000Z"}
+"""
+
+
+def test_a_cluster_that_is_silent_for_five_leases_gets_nothing(stw: Stw) -> None:
+    """It has the taint that a hub would give it, from the moment when the time is over."""
+    Path("fleet.yaml").write_text(FLEET + LEASE)
+    before = plan(stw, "train.yaml", "--at", "2026-12-01T10:04:59Z")
+    assert any("-> big" in line for line in before)
+    after = " ".join(" ".join(plan(stw, "train.yaml", "--at", "2026-12-01T10:06:00Z")).split())
+    assert "-> nowhere" in after
+    assert "tainted for 1 min" in after
+    assert "tolerate cluster.open-cluster-management.io/unreachable:NoSelect" in after
+
+
+def test_a_cluster_that_is_said_to_be_away_gets_nothing_until_it_is_tolerated(stw: Stw) -> None:
+    """An administrator's word counts like that of the hub, and a change may ask without it."""
+    Path("fleet.yaml").write_text(FLEET.replace("name: big", "name: big\navailable: false"))
+    assert any("-> nowhere" in line for line in plan(stw, "train.yaml"))
+    taint = "cluster.open-cluster-management.io/unavailable"
+    for change in (f"untaint big {taint}", f"tolerate {taint}:NoSelect"):
+        assert any("-> big" in line for line in plan(stw, "train.yaml", "--if", change))

@@ -15,6 +15,7 @@ from stellwerk.cli.render.units import rfc3339
 from stellwerk.core.describe.fleet import FleetRead, read_fleet
 from stellwerk.core.describe.fleet_amounts import parse_moment
 from stellwerk.core.describe.tasks import read_command, read_tasks
+from stellwerk.core.inventory.health import fleet_at
 from stellwerk.core.model.errors import Notice, Problem, StellwerkError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.fleet_plan import FleetPlanRecord, TaskRecord
@@ -79,7 +80,8 @@ def plan_fleet(wish: FleetWish) -> FleetPlanRecord:
         problems.append(Problem("fleet/empty", "the fleet has no cluster", remedy, wish.fleet))
     if read is None or problems:
         raise StellwerkError(dict.fromkeys(problems))
-    world = World(read.fleet, (*read.placements, OPEN), wish.at_ms, tuple(t.task for t in named))
+    fleet = fleet_at(read.fleet, wish.at_ms)
+    world = World(fleet, (*read.placements, OPEN), wish.at_ms, tuple(t.task for t in named))
     before = _planned(world, named, ())
     _check(world.fleet, wish.only)
     at = rfc3339(wish.at_ms)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stellwerk.core.model.quantity import Amount, parse_cpus, parse_memory
-from stellwerk.core.place.amounts import amount, apart
+from stellwerk.core.place.amounts import amount, apart, digits, limit_that_admits
 
 GIB = 1 << 30
 SIZES = st.one_of(st.integers(1, 1 << 21), st.integers(1, 1 << 45), st.just(GIB))
@@ -67,3 +67,19 @@ def test_sizes_that_nearly_agree_get_more_digits() -> None:
     assert apart(16 * GIB, 15 * GIB, "bytes") == "16 GiB"
     assert apart(16 * GIB + 10_000_000, 16 * GIB, "bytes") == "16.01 GiB"
     assert apart(16 * GIB + 1, 16 * GIB, "bytes") == "16.000000001 GiB"
+
+
+@given(st.floats(0.001, 1e9))
+def test_a_limit_that_is_told_admits_the_number_it_was_made_for(value: float) -> None:
+    """Read back as it is written, it isn't below the number, and at most a cent above it."""
+    written = digits(limit_that_admits(value))
+    assert "e" not in written
+    assert value <= float(written) <= value + 0.010001
+
+
+def test_numbers_keep_their_cents_however_large_they_are() -> None:
+    """A budget of a training has more than six digits."""
+    assert digits(limit_that_admits(12_345.63)) == "12345.63"
+    assert digits(limit_that_admits(1_234_567.891)) == "1234567.9"
+    assert digits(limit_that_admits(9.0)) == "9"
+    assert digits(limit_that_admits(79.30000000000001)) == "79.31"

@@ -1,5 +1,7 @@
 """Writes amounts of resources for people, so that what is offered can be asked for as written."""
 
+from math import ceil
+
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
@@ -41,3 +43,14 @@ def _bytes(value: int, digits: int, *, down: bool) -> str:
 
 def _trimmed(number: str) -> str:
     return number.rstrip("0").rstrip(".") if "." in number else number
+
+
+def digits(value: float) -> str:
+    """Writes a number with all of its digits that count: ``9``, ``74.71``, ``1234567.89``."""
+    return f"{value:.12g}"
+
+
+def limit_that_admits(value: float) -> float:
+    """The least whole number of cents, or of hundredths, that isn't below a number."""
+    hundredths = ceil(value * 100 - 1e-6)
+    return hundredths / 100 if hundredths / 100 >= value else (hundredths + 1) / 100

@@ -22,6 +22,7 @@ from stellwerk.core.model.placement import Limits, Placement, Prioritizer, Toler
 from stellwerk.core.model.placing import Change as Turn
 from stellwerk.core.model.task import Task, Wishes
 from stellwerk.core.place import change_verbs as verbs
+from stellwerk.core.place.amounts import digits, limit_that_admits
 from stellwerk.core.place.change_verbs import BadChange, World, meant, number, span_ms, tainted
 
 __all__ = ["CHANGES", "World", "apply_changes", "phrase_of"]
@@ -273,5 +274,4 @@ def _limit_phrase(change: Turn) -> str:
     value = float(change.value)
     if name == "finish-by":
         return f"limit {name}={ceil(value)}s"
-    cents = ceil(value * 100 - 1e-6) / 100
-    return f"limit {name}={int(cents) if cents == int(cents) else cents}" if name else ""
+    return f"limit {name}={digits(limit_that_admits(value))}" if name else ""

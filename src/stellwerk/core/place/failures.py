@@ -18,6 +18,7 @@ from stellwerk.core.model.placing import Change, FailedRule, PlacingContext
 from stellwerk.core.model.quantity import show_duration
 from stellwerk.core.model.selectors import Requirement, Selector
 from stellwerk.core.place import filters
+from stellwerk.core.place.amounts import digits, limit_that_admits
 from stellwerk.core.place.expressions import Expressions
 from stellwerk.core.place.filters_demand import more, shortfalls, told
 from stellwerk.core.place.filters_limits import PRICE, usd_per_hour
@@ -249,15 +250,15 @@ TOLD_UNITS = {
 
 
 def _limit(field: str, value: float, unit: str, most: float) -> FailedRule:
-    rule = f"at most {most:g} {unit}"
+    rule = f"at most {digits(most)} {unit}"
     if not np.isfinite(value):
         change = Change(
             "tell", f"tell {TOLD_AS[field]}{unit.removeprefix(TOLD_UNITS[field])}", field
         )
         return FailedRule("Limits", rule, "nobody knows", change)
-    enough = np.ceil(value * 100 - 1e-6) / 100
-    change = Change("limit", f"allow {enough:g} {unit}", field, repr(value))
-    return FailedRule("Limits", rule, f"{enough:g} {unit}", change)
+    enough = digits(limit_that_admits(value))
+    change = Change("limit", f"allow {enough} {unit}", field, repr(value))
+    return FailedRule("Limits", rule, f"{enough} {unit}", change)
 
 
 def _windows(facts: Facts, row: int) -> Iterator[FailedRule]:

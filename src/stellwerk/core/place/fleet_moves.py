@@ -119,7 +119,8 @@ def _went(new: TaskRecord, left: Given | None, taken: Given | None) -> str:
 def _stays(new: TaskRecord, old: Given, one: Given) -> ChangeRecord:
     parts = _effects(old.figures, one.figures)
     if old.replicas != one.replicas:
-        parts.insert(0, f"{one.replicas} replicas in place of {old.replicas}")
+        noun = "replica" if one.replicas == 1 else "replicas"
+        parts.insert(0, f"{one.replicas} {noun} in place of {old.replicas}")
     if old.asks != one.asks:
         parts.insert(0, f"on {one.asks} in place of {old.asks}")
     sources = {move.data: move.source for move in old.figures.moves}
