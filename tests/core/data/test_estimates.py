@@ -352,3 +352,11 @@ def test_more_said_than_there_is_counts_as_all_of_it() -> None:
         held = (Held("imgs", "r3", amount * GB),)
         found = one(fleet(cluster("a", held=held), links=STORE), job())
         assert found.missing.value == missing * GB
+
+
+def test_a_number_is_as_old_as_the_oldest_fact_behind_it() -> None:
+    """The start rests on the wait, the run on the speed, the end on both, by the names of facts."""
+    known = cluster("a", wait_s=60.0, speed=2.0)
+    told = {"a": {"wait_s": Told("slurm", NOW - 7_000), "speed": Told("lab.yaml", NOW - 90_000)}}
+    found = one(replace(fleet(known), told=told), job(data=()))
+    assert (found.start.age_ms, found.run.age_ms, found.finish.age_ms) == (7_000, 90_000, 90_000)

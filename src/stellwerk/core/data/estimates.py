@@ -184,9 +184,10 @@ def _assembled(
     result, cluster = choice.outcome, site.cluster
     basis = _basis(site.missing)
     held_age = _age(site.now_ms, _seen(site.missing, told_ms))
-    own_age = _age(site.now_ms, [told_ms.get("wait", 0)])
-    costs_age = _age(site.now_ms, [told_ms.get("costs", 0)])
-    age, cost_age = _oldest(held_age, own_age), _oldest(held_age, costs_age)
+    wait_age, speed_age, costs_age = (
+        _age(site.now_ms, [told_ms.get(fact, 0)]) for fact in ("wait_s", "speed", "costs")
+    )
+    start_age = _oldest(held_age, wait_age)
     missing = sum(one.bytes for one in site.missing) * max(1, site.way.copies_over_uplink)
     no_way = any(reason.code == "data_no_source" for reason in rejections)
 
@@ -197,16 +198,16 @@ def _assembled(
             return Estimate(None, unit, "unknown")
         return Estimate(value, unit, basis if moved else "known", age_ms)
 
-    start = told(result.start_s, "s", age)
-    finish = told(result.finish_s, "s", age)
-    cost = told(result.cost_usd, "usd", cost_age)
+    start = told(result.start_s, "s", start_age)
+    finish = told(result.finish_s, "s", _oldest(start_age, speed_age))
+    cost = told(result.cost_usd, "usd", _oldest(held_age, costs_age, speed_age))
     weight = job.usd_per_hour_of_waiting
     return ClusterEstimate(
         cluster=cluster.name,
         missing=Estimate(missing, "bytes", basis, held_age),
         transfer=told(result.transfer_s, "s", held_age),
         start=start,
-        run=told(result.run_s, "s", own_age, moved=job.mode == "stream"),
+        run=told(result.run_s, "s", speed_age, moved=job.mode == "stream"),
         finish=finish,
         cost=cost,
         egress=told(result.egress_usd, "usd", held_age),
