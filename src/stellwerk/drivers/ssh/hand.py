@@ -6,6 +6,7 @@ their own on the same connection.
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import secrets
 from collections.abc import Iterator
@@ -290,9 +291,9 @@ def _as_os_error() -> Iterator[None]:
 
 def _refusal(host: Host, told: dict[str, Any]) -> DriverError:
     code, message = str(told.get("code")), str(told.get("message"))
-    if told.get("errno") in {28, 122}:  # no space, or a quota is used up
-        trouble = SshTrouble("home-full", f"the disk of {host} is full: {message}", "make room")
-        return DriverError(trouble.code, trouble.message, final=True)
+    if told.get("errno") in {errno.ENOSPC, errno.EDQUOT}:
+        full = f"the disk of {host} is full, or a quota is used up: {message}"
+        return DriverError("snapshot/disk-full", full, final=True)
     if code == "content_missing":
         return DriverError("snapshot/missing", f"on {host}: {message}", final=True)
     final = code in {"bad_request", "outside", "not_found", "gone", "content_damaged"}

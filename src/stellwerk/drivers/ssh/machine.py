@@ -145,7 +145,8 @@ class Machine:
             raise DriverError("driver/agent-silent", message, final=False) from error
         ahead_ms = int(hello["now_ms"]) - between_ms
         self.talk.ahead_ms = ahead_ms if abs(ahead_ms) > SKEW_MS else 0
-        return link, hello
+        # What its inventory leaves out is compared with what was seen here: by our clock alone.
+        return link, {**hello, "now_ms": before_ms + self.talk.ahead_ms}
 
     # what there is
 
