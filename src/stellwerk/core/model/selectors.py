@@ -1,5 +1,6 @@
 """What a selector asks of labels or claims, in the words of Kubernetes."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -20,3 +21,24 @@ class Selector(Struct, frozen=True, omit_defaults=True):
 
     equal: dict[str, str] = {}
     requirements: tuple[Requirement, ...] = ()
+
+
+def meets(values: Mapping[str, str], one: Requirement) -> bool:
+    """Whether labels or claims meet a condition."""
+    has = one.key in values
+    match one.operator:
+        case "In":
+            return has and values[one.key] in one.values
+        case "NotIn":
+            return not has or values[one.key] not in one.values
+        case "Exists":
+            return has
+        case _:
+            return not has
+
+
+def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """Whether labels meet all conditions of a selector."""
+    return all(labels.get(key) == value for key, value in selector.equal.items()) and all(
+        meets(labels, one) for one in selector.requirements
+    )

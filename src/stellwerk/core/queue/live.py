@@ -21,11 +21,11 @@ from stellwerk.core.model.queueing import (
     QueuedWorkload,
     QueueObjects,
 )
+from stellwerk.core.model.selectors import selects
 from stellwerk.core.queue.entries import PODS, Assigned, Holder, QueueState, Waiter, World
 from stellwerk.core.queue.outcome import Admitted, Outcome, Waits
 from stellwerk.core.queue.past_use import penalty, sampled, weighed
 from stellwerk.core.queue.requeue import LIMIT, coming_back
-from stellwerk.core.queue.tolerates import selects
 from stellwerk.core.queue.topology import Place, Room
 from stellwerk.core.queue.tree import QuotaNode, QuotaTree
 from stellwerk.core.queue.victims import Victim
@@ -106,14 +106,15 @@ class Queues:
         return None
 
     def takes(self, queue: QueueState, namespace: str) -> bool:
-        """Whether a queue's selector takes work of a namespace."""
+        """Whether a queue's selector takes work of a namespace; without one it takes none."""
         key = queue.name, namespace
         found = self._takes.get(key)
         if found is None:
             labels = self.objects.namespaces.get(namespace)
             if labels is None:
                 labels = {"kubernetes.io/metadata.name": namespace}
-            found = self._takes[key] = selects(queue.spec.namespaces, labels)
+            selector = queue.spec.namespaces
+            found = self._takes[key] = selector is not None and selects(selector, labels)
         return found
 
     def local_queue_of(self, workload: QueuedWorkload) -> LocalQueue | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from stellwerk.core.model.placement import Toleration
 from stellwerk.core.model.queueing import NodeTaint, PodSet, ResourceFlavor
-from stellwerk.core.model.selectors import Requirement, Selector
+from stellwerk.core.model.selectors import meets
 
 
 def tolerates(taints: Iterable[NodeTaint], tolerations: Sequence[Toleration]) -> NodeTaint | None:
@@ -44,26 +44,3 @@ def misses(pods: PodSet, flavor: ResourceFlavor, keys: Mapping[str, None]) -> st
     if any(all(meets(flavor.labels, one) for one in term) for term in terms):
         return ""
     return terms[0][0].key
-
-
-def meets(labels: Mapping[str, str], one: Requirement) -> bool:
-    """Whether labels meet a condition."""
-    has = one.key in labels
-    match one.operator:
-        case "In":
-            return has and labels[one.key] in one.values
-        case "NotIn":
-            return not has or labels[one.key] not in one.values
-        case "Exists":
-            return has
-        case _:
-            return not has
-
-
-def selects(selector: Selector | None, labels: Mapping[str, str]) -> bool:
-    """Whether a selector takes labels; none takes nothing, an empty one everything."""
-    if selector is None:
-        return False
-    return all(labels.get(key) == value for key, value in selector.equal.items()) and all(
-        meets(labels, one) for one in selector.requirements
-    )
