@@ -1,5 +1,12 @@
 """What waits is told by the numbers of now; the journal isn't written for that."""
 
+import pytest
+from msgspec.structs import replace
+
+from stellwerk.core.model.decisions import Decision
+from stellwerk.core.model.ids import ShapeId
+from stellwerk.core.view import View
+from stellwerk.server import waiting
 from tests.server.stage import Stage
 
 
@@ -47,3 +54,29 @@ def test_who_passed_is_told_and_until_when_others_may(stage: Stage) -> None:
         "later": True,
     }
     assert told["passed_until_ms"] > told["current"]["at_ms"]
+
+
+def test_what_is_asked_again_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as nothing happens; what costs much also for a while after that."""
+    asked: list[int] = []
+
+    def look(view: View, *_: object) -> dict[ShapeId, Decision]:
+        asked.append(view.seq)
+        return {}
+
+    monkeypatch.setattr(waiting, "waiting_now", look)
+    view = View(seq=1, now_ms=1_000, seed=0, clusters=(), shapes=(), stops=())
+    found = waiting.Waiting()
+    shape = ShapeId("s")
+    assert found.now(view, []) == {}
+    for now_ms in (1_000, 1_500, 2_600):
+        found.now(replace(view, now_ms=now_ms), [shape])
+    assert asked == [1, 1], "the second one is fresh, the third isn't"
+    found.now(replace(view, seq=2, now_ms=2_600), [shape])
+    assert asked == [1, 1, 2]
+    found._cost_ms = 30.0
+    found.now(replace(view, seq=3, now_ms=3_000), [shape])
+    assert asked == [1, 1, 2], "600 ms must do"
+    found.now(replace(view, seq=3, now_ms=3_300), [shape])
+    found.now(replace(view, seq=3, now_ms=3_300), [shape, ShapeId("t")])
+    assert asked == [1, 1, 2, 3, 3]

@@ -5,6 +5,7 @@ planner looks at the present view once more; nothing of it is written and nothin
 """
 
 import threading
+import time
 from collections.abc import Iterable
 
 from stellwerk.core.model.decisions import Decision
@@ -17,6 +18,11 @@ MOST = 256
 """So many shapes are looked at again at a time; what else waits is told with the stored numbers."""
 
 FRESH_MS = 1_000
+"""For so long an answer may be given again where nothing has happened but that time passed."""
+
+CHEAP_MS = 5.0
+TIMES_ITS_COST = 20
+"""What costs more than that is given again for so many times as long, whatever happened since."""
 
 
 class Waiting:
@@ -27,6 +33,7 @@ class Waiting:
         self._memory = Memory()
         self._seq = -1
         self._at_ms = 0
+        self._cost_ms = 0.0
         self._found: dict[ShapeId, Decision] = {}
         self._asked: dict[ShapeId, None] = {}
 
@@ -36,8 +43,15 @@ class Waiting:
         if not wanted:
             return {}
         with self._lock:
-            old = self._seq != view.seq or abs(view.now_ms - self._at_ms) > FRESH_MS
-            if old or not wanted.keys() <= self._asked.keys():
+            if self._is_old(view) or not wanted.keys() <= self._asked.keys():
+                began = time.thread_time()
                 self._found = waiting_now(view, wanted, self._memory)
+                self._cost_ms = (time.thread_time() - began) * 1000
                 self._seq, self._at_ms, self._asked = view.seq, view.now_ms, wanted
             return self._found
+
+    def _is_old(self, view: View) -> bool:
+        age_ms = abs(view.now_ms - self._at_ms)
+        if self._seq == view.seq:
+            return age_ms > FRESH_MS
+        return self._cost_ms < CHEAP_MS or age_ms > TIMES_ITS_COST * self._cost_ms
