@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stellwerk.core.inventory.live import FleetFacts
+from stellwerk.core.inventory.live import FleetFacts, Inventory
 from stellwerk.core.inventory.merge import Source
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster, ScoreObject, Taint
@@ -252,6 +252,30 @@ def test_a_fault_in_deciding_ends_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         assert desk.chosen()["lab/p"] == (before,)
         await desk.apply(Fleet(gone[1:]))
         assert desk.chosen()["lab/p"] != (before,)
+        await desk.kill()
+        desk.store.close()
+
+    play(story())
+
+
+def test_a_fault_in_reading_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was declared when it failed is read with the next change, though it says nothing new."""
+
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        await desk.start()
+        fleet = Fleet(clusters(Random(3)))
+        one, other = Placement("lab", "one", count=1), Placement("lab", "other", count=1)
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("a fault of ours")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Inventory, "say_file", broken)
+            await desk.apply(fleet, (one,))
+        assert desk.chosen() == {}
+        await desk.apply(fleet, (one, other))
+        assert [len(chosen) for chosen in desk.chosen().values()] == [1, 1]
         await desk.kill()
         desk.store.close()
 

@@ -192,6 +192,7 @@ class Placements:
                 continue
             except Exception:
                 log.exception("placements can't be decided; what was decided last stays")
+                self._again(work)
                 self._begin_anew()
             if not self._asked.is_set():
                 self._quiet.set()
@@ -241,7 +242,7 @@ class Placements:
         """With the next change everything is looked at, as after a start."""
         with self._lock:
             self._decider = None
-        self._put = dict.fromkeys(self._state.standing.placements)
+        self._put.update(dict.fromkeys(self._state.standing.placements))
 
     # in the worker
 
