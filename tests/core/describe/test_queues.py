@@ -319,3 +319,9 @@ def test_damage_costs_no_other_object() -> None:
     found = read(text)
     assert [one.code for one in found.problems] == ["spec/yaml", "spec/type", "spec/missing"]
     assert len(found.objects.queues) == 1
+
+
+def test_one_slip_is_told_once() -> None:
+    """A quota that can't be read isn't told to be missing as well."""
+    assert len(told(read(QUEUE.replace("nominalQuota: 500m", "nominalQuota: -1")))) == 1
+    assert len(told(read(QUEUE.replace("lendingLimit: 6", "lendingLimit: x")))) == 1

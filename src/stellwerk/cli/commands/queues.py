@@ -51,7 +51,7 @@ FILES = click.option(
 )
 
 
-@command.command("plan", epilog=EXAMPLE)
+@command.command("plan", epilog=EXAMPLE, short_help="Say who would start, and why others wait.")
 @FILES
 @click.option(
     "--cycles",
@@ -81,7 +81,11 @@ def plan(files: tuple[str, ...], cycles: int, until_settled: bool, output: Outpu
         narrate("next: --until-settled goes on until nothing changes")
 
 
-@command.command("check", epilog="Example: stw queues check -f queues.yaml")
+@command.command(
+    "check",
+    epilog="Example: stw queues check -f queues.yaml",
+    short_help="Say everything that is wrong with the objects.",
+)
 @FILES
 @one_options
 def check(files: tuple[str, ...], output: Output) -> None:

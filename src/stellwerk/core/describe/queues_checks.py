@@ -26,7 +26,7 @@ from stellwerk.core.model.queueing import (
     Topology,
     TopologyNode,
 )
-from stellwerk.core.model.selectors import Selector
+from stellwerk.core.model.selectors import selects
 
 DEEPEST = 32
 Place = tuple[str, int, int]
@@ -177,27 +177,11 @@ def _namespaces(gathered: Gathered, key: tuple[str, str, str], queue: ClusterQue
         remedy = "write `namespaceSelector: {}` for all namespaces"
         gathered.notice(key, "queue/no-namespace", path, message, remedy)
     elif gathered.namespaces and not any(
-        _matches(queue.namespaces, labels) for labels in gathered.namespaces.values()
+        selects(queue.namespaces, labels) for labels in gathered.namespaces.values()
     ):
         message = f"ClusterQueue `{queue.name}` selects none of the namespaces that are there"
         remedy = "compare it with the labels of the namespaces"
         gathered.notice(key, "queue/no-namespace", path, message, remedy)
-
-
-def _matches(selector: Selector, labels: dict[str, str]) -> bool:
-    if any(labels.get(key) != value for key, value in selector.equal.items()):
-        return False
-    for one in selector.requirements:
-        has = one.key in labels
-        good = {
-            "In": has and labels.get(one.key) in one.values,
-            "NotIn": not has or labels.get(one.key) not in one.values,
-            "Exists": has,
-            "DoesNotExist": not has,
-        }
-        if not good[one.operator]:
-            return False
-    return True
 
 
 def _cycles(gathered: Gathered) -> None:

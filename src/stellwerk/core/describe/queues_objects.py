@@ -6,6 +6,8 @@ strictly; metadata and status only as far as queueing needs them.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from stellwerk.core.describe.fields import (
     Found,
     Reader,
@@ -87,7 +89,15 @@ def _resource(report: Report, node: Node, path: str) -> tuple[str, Quota] | None
     return name, Quota(nominal, found.get("borrowingLimit"), lending)
 
 
-def _flavor_quotas(report: Report, node: Node, path: str) -> tuple[FlavorQuotas, Node] | None:
+class _Flavor(NamedTuple):
+    """A flavor of a group, where its name stands, and whether all of its resources were read."""
+
+    quotas: FlavorQuotas
+    place: Node
+    whole: bool
+
+
+def _flavor_quotas(report: Report, node: Node, path: str) -> _Flavor | None:
     fields = {"name": filled_text, "resources": most(MOST_RESOURCES, _resource)}
     found = read_map(report, node, path, fields, required=("name", "resources"))
     if found.get("name") is None or found.get("resources") is None:
@@ -98,7 +108,8 @@ def _flavor_quotas(report: Report, node: Node, path: str) -> tuple[FlavorQuotas,
             message = f"`{path}.resources` names `{name}` twice"
             report.problem("queue/twice", found.place("resources"), f"{path}.resources", message)
         quotas[name] = quota
-    return FlavorQuotas(found.get("name"), quotas), found.place("name")
+    whole = len(found.get("resources")) == len(found.nodes["resources"].items)
+    return _Flavor(FlavorQuotas(found.get("name"), quotas), found.place("name"), whole)
 
 
 def _group(report: Report, node: Node, path: str) -> tuple[ResourceGroup, list[Node]] | None:
@@ -110,15 +121,15 @@ def _group(report: Report, node: Node, path: str) -> tuple[ResourceGroup, list[N
     covered, flavors = found.get("coveredResources"), found.get("flavors")
     if not covered or not flavors:
         return None
-    for index, (one, place) in enumerate(flavors):
-        if list(one.quotas) != covered:
+    for index, (one, place, whole) in enumerate(flavors):
+        if whole and list(one.quotas) != covered:
             where = f"{path}.flavors[{index}].resources"
             has, wants = ", ".join(one.quotas) or "nothing", ", ".join(covered)
             message = f"`{where}` has {has}; the group covers {wants}"
             remedy = "name exactly the covered resources, in the same order"
             report.problem("queue/resources", place, where, message, remedy)
-    group = ResourceGroup(tuple(covered), tuple(one for one, _ in flavors))
-    return group, [place for _, place in flavors]
+    group = ResourceGroup(tuple(covered), tuple(one.quotas for one in flavors))
+    return group, [one.place for one in flavors]
 
 
 def groups(report: Report, node: Node, path: str) -> tuple[ResourceGroup, ...] | None:
