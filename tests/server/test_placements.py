@@ -1,5 +1,6 @@
 """Placements through the API: applied, decided, explained, replayed, obeyed by work."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,19 @@ def test_a_file_is_applied_and_decided(stage: Stage) -> None:
     assert (again["added"], again["changed"], again["placements"][0]["change"]) == ([], [], "same")
     assert len(history(stage)) == 1
     assert page["object"]["spec"]["numberOfClusters"] == 1
+
+
+def test_what_changes_nothing_is_answered_without_waiting_for_an_event(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is journaled for a file that is applied again, and nobody waits for that."""
+    apply(stage, PLACEMENT + FAR)
+    before = stage.get("/v1/server").json["seq"]
+    monkeypatch.setattr("stellwerk.server.handlers.placements.EFFECT_S", 60.0)
+    begun = time.monotonic()
+    apply(stage, PLACEMENT + FAR)
+    assert time.monotonic() - begun < 50
+    assert stage.get("/v1/server").json["seq"] == before
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(stage: Stage) -> None:

@@ -30,6 +30,8 @@ from stellwerk.store import Ack, NewCommand, Store, WorkloadFilter
 PROJECT = "default"
 SETTLE_S = 2.0
 """How long a look-up waits for the engine to get to a command that is in the inbox already."""
+LOOK_S = 0.05
+"""So often it looks meanwhile: of a command that changes nothing no event tells."""
 
 CLOSE_NAMES = 200
 """So many of the newest workloads are looked through for a name that was meant."""
@@ -226,9 +228,9 @@ class Services:
                 if left <= 0 or self.stopping.is_set():
                     return True
                 try:
-                    await asyncio.wait_for(grown.wait(), left)
+                    await asyncio.wait_for(grown.wait(), min(left, LOOK_S))
                 except TimeoutError:
-                    pass  # the last look follows
+                    pass  # another look follows
 
     def stop(self) -> None:
         """Ends the server: everything that waits or follows is woken and ends by itself."""
