@@ -57,6 +57,16 @@ def test_what_came_of_them_is_told_apart(server: FakeServer, stw: Stw) -> None:
     assert server.asked[0].json()["now"] is True
 
 
+def test_what_was_over_before_isnt_told_as_cancelled(server: FakeServer, stw: Stw) -> None:
+    """Nothing was done to it."""
+    answer = changed(20, "Cancelled")
+    answer["items"][1]["over_since_ms"] = 1
+    server.on("POST", CHANGE, answer)
+    lines = stw("cancel", *(f"j{n}" for n in range(20))).err.splitlines()
+    assert lines[0] == "j0 cancelled"
+    assert lines[1].startswith("j1 was over before (Cancelled ")
+
+
 def test_all_needs_a_yes(server: FakeServer, stw: Stw) -> None:
     """Without a terminal nobody can be asked; how many there are is said."""
     server.on("POST", CHANGE, changed(5_000, "Pending", dry_run=True))

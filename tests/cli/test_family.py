@@ -23,6 +23,7 @@ def _row(name: str, phase: str, **more: Any) -> dict[str, Any]:
 def over(server: FakeServer) -> FakeServer:
     """`digits` has ended; `digits-2` runs, `digits-x` is another name."""
     server.on("GET", "/v1/workloads/(digits|w-1)", ended())
+    server.on("GET", "/v1/workloads/digits/wait", ended() | {"runs": 1})
     server.on("GET", "/v1/workloads/digits/explain", ended() | {"run": 1, "decision": None})
     server.on("GET", "/v1/workloads/w-1/logs", {})
     element = _row("digits-7", "Running", labels={"stellwerk/array": "digits"})
@@ -68,7 +69,7 @@ def test_a_verb_refused_by_what_is_over_names_what_is_live(
     assert f"digits-2 is Running: {again}" in result.err.splitlines()
 
 
-@pytest.mark.parametrize("typed", ["show", "logs", "explain"])
+@pytest.mark.parametrize("typed", ["show", "logs", "explain", "wait"])
 def test_reading_of_what_is_over_tells_of_newer_ones(
     over: FakeServer, stw: Stw, typed: str
 ) -> None:

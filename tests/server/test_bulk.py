@@ -60,6 +60,9 @@ def test_filters_hold_together(stage: Stage) -> None:
     assert stage.get("/v1/workloads/blue-2").json["priority"] == 5
     assert change(stage, "cancel", phases=["Pending"]).json["count"] == 6
     assert set(phases(stage).values()) == {"Starting", "Cancelled"}
+    again = change(stage, "cancel", names=["red-2", "full"]).json["items"]
+    since = {one["name"]: one["over_since_ms"] for one in again}
+    assert (since["full"], since["red-2"] > 0) == (None, True), "which of them was over before"
 
 
 def test_names_and_patterns(stage: Stage) -> None:

@@ -7,7 +7,7 @@ digest of what it asked for: the same request again finds them, another one unde
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -95,7 +95,8 @@ async def change_many(
         )
         await services.settled(EFFECT_S)
     ids = [one.id for one in (*to_change, *chosen.done.values())]
-    return await asyncio.to_thread(_answer, services, body, ids, chosen.refused)
+    answer = await asyncio.to_thread(_answer, services, body, ids, chosen.refused)
+    return await asyncio.to_thread(_with_ends, services, answer, chosen.done)
 
 
 def _check(body: ChangeMany, phases: Sequence[Phase]) -> None:
@@ -237,6 +238,19 @@ def _maker(body: ChangeMany) -> Callable[[WorkloadId], cmd.Command]:
         "priority": lambda one: cmd.SetPriority(one, body.priority or 0),
     }
     return makers[body.verb]
+
+
+def _with_ends(
+    services: Services, answer: ChangedMany, done: Mapping[WorkloadId, Picked]
+) -> ChangedMany:
+    """Says since when those are over to which nothing was done, as far as they are listed."""
+    items = []
+    for item in answer.items:
+        row = services.store.workload(item.id, PROJECT) if item.id in done else None
+        over = row is not None and row.workload.phase in ENDED
+        since_ms = row.workload.ended_ms if row is not None and over else None
+        items.append(msgspec.structs.replace(item, over_since_ms=since_ms))
+    return msgspec.structs.replace(answer, items=items)
 
 
 def _answer(

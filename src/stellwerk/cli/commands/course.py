@@ -171,7 +171,8 @@ def _tell_many(found: ChangedMany, change: _Change, *, named: bool) -> None:
         return
     left = Counter(found.phases)
     for one in found.items:
-        narrate(f"{one.name} {change.done(one.phase)}")
+        done = f"{one.name} {change.done(one.phase)}"
+        narrate(done if one.over_since_ms is None else _was_over(one))
         left[one.phase] -= 1
     rest = Counter[str]()
     for phase, count in left.items():

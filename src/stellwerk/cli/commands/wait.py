@@ -4,6 +4,7 @@ import time
 
 import click
 
+from stellwerk.cli import family
 from stellwerk.cli.arrays import waited
 from stellwerk.cli.errors import STILL_WAITING, StopError
 from stellwerk.cli.follow import job_code
@@ -37,5 +38,9 @@ def command(names: tuple[str, ...], until: Until, timeout: float | None, output:
             narrate(f"still waiting: {error}")
             raise StopError(STILL_WAITING) from error
     write_list(rows, columns(now_ms()), output, name=label_of)
+    if output.for_people:
+        for row in rows:
+            for line in family.later_ones(client, row.name if row.name in names else "", row):
+                narrate(line)
     codes = [job_code(row) for row in rows if row.ended]
     return next((code for code in codes if code), 0)
