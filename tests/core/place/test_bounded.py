@@ -85,6 +85,15 @@ def test_what_is_refused_is_told_with_the_rule() -> None:
     assert places(hall) == ["b"]
 
 
+def test_many_that_nobody_reaches_are_one_reason() -> None:
+    """Three are named, the others counted; each is a candidate of its own."""
+    hall = a_hall()
+    decide(hall, "x1", "x2", "x3", "x4", "x5")
+    hall.submit(BOUND)
+    assert reasons(hall)[-1] == ("no_driver", "x1, x2, x3 and 2 more")
+    assert len(reasons(hall)) == 4
+
+
 def test_a_full_cluster_of_the_placement_is_the_reason() -> None:
     """Not those that weren't chosen: waiting for room is what there is to know."""
     hall = a_hall()

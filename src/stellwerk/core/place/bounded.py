@@ -1,6 +1,6 @@
 """Bounds the candidates of work to the clusters of its placement, and ranks them as that does."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -15,6 +15,9 @@ from stellwerk.core.place.rooms import ClusterRoom
 
 RANK_STEP = 300
 """A place in the placement's order counts more than free room and spared devices together."""
+
+NAMED = 3
+"""So many clusters are named in one reason; the rest is counted."""
 
 
 class Bounded:
@@ -57,11 +60,8 @@ class Bounded:
         found = [one for one in found if one.candidate.cluster in names]
         others = [room for room in self.rooms if room.cluster.name not in names]
         found += _refused(shape, decided, others, "never" if names else "later")
-        found += [
-            _said(name, "later", "no_driver", shape)
-            for name in decided.clusters
-            if name not in names
-        ]
+        absent = [name for name in decided.clusters if name not in names]
+        found += [_absent(name, absent, shape) for name in absent]
         return found or [_nothing("nothing_chosen", shape)]
 
 
@@ -104,9 +104,12 @@ def _refused(
     return found
 
 
-def _said(cluster: str, verdict: Verdict, code: str, shape: Shape) -> Found:
-    reason = Reason(code, {"cluster": cluster, "placement": shape.placement})
-    return Found(Candidate(cluster, 0, verdict, (reason,)))
+def _absent(cluster: str, absent: Sequence[str], shape: Shape) -> Found:
+    """One that no driver here reaches; of all of them the reason is the same."""
+    more = f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
+    told = ", ".join(absent[:NAMED]) + more
+    reason = Reason("no_driver", {"cluster": told, "placement": shape.placement})
+    return Found(Candidate(cluster, 0, "later", (reason,)))
 
 
 def _nothing(code: str, shape: Shape) -> Found:
