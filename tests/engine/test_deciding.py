@@ -5,25 +5,25 @@ from msgspec.structs import replace
 from stellwerk.core.inventory.live import Inventory
 from stellwerk.core.inventory.merge import Source
 from stellwerk.core.model.cluster import Cluster, Taint
-from stellwerk.core.model.fleet import ClusterSet, Fleet, SetBinding
+from stellwerk.core.model.fleet import ClusterSet, Fleet, SetBinding, Told
 from stellwerk.core.model.placement import Placement, Predicate, Toleration
 from stellwerk.core.model.selectors import Selector
 from stellwerk.core.model.standing import Standing
 from stellwerk.engine.deciding import Decider
 
 EVERYTHING = ClusterSet("all", exclusive=False, selector=Selector())
+ALL = Fleet((), sets=(EVERYTHING,), bindings=(SetBinding("lab", "all"),))
 KEY = "lab/some"
 FIRST = Cluster("first", "ocm", (), labels={"tier": "gold"})
 SECOND = Cluster("second", "ocm", (), labels={"tier": "iron"})
 
-Told = list[tuple[int, tuple[str, ...]]]
+Answers = list[tuple[int, tuple[str, ...]]]
 
 
 def decider(*clusters: Cluster) -> Decider:
     """Over a fleet of these clusters, all of which may be chosen."""
-    fleet = Fleet(clusters, sets=(EVERYTHING,), bindings=(SetBinding("lab", "all"),))
     inventory = Inventory()
-    inventory.say("lab", Source("lab", "declared", fleet, 5))
+    inventory.say("lab", Source("lab", "declared", replace(ALL, clusters=clusters)))
     return Decider(inventory)
 
 
@@ -33,7 +33,7 @@ def of_tier(*tiers: str) -> Placement:
     return Placement("lab", "some", count=1, predicates=predicates)
 
 
-def told(one: Decider, now_ms: int, *used: str) -> Told:
+def told(one: Decider, now_ms: int, *used: str) -> Answers:
     """The answers, each with the version that it is for."""
     made = [each.answer for each in one.answers(now_ms, used)]
     return [(answer.version, answer.decided.clusters) for answer in made]
@@ -71,3 +71,18 @@ def test_a_new_spec_is_answered_even_if_the_clusters_stay() -> None:
     one.apply([Standing(of_tier("gold", "none"), version=2)], (), ())
     assert told(one, 2000) == [(2, ("first",))]
     assert told(one, 3000) == []
+
+
+def test_a_cluster_that_falls_silent_is_left() -> None:
+    """Time alone does it, at the moment that was told before."""
+    leased = replace(FIRST, lease_s=60)
+    heard = {"first": {"lease": Told("Lease", 1000)}}
+    inventory = Inventory()
+    inventory.say("lab", Source("lab", "told", replace(ALL, clusters=(leased, SECOND), told=heard)))
+    one = Decider(inventory)
+    one.apply([Standing(Placement("lab", "some", count=1))], (), ())
+    assert told(one, 2000) == [(1, ("first",))]
+    assert one.requeue_at_ms() == 301_000
+    assert told(one, 300_999) == []
+    assert told(one, 301_000) == [(1, ("second",))]
+    assert one.requeue_at_ms() == 0

@@ -92,7 +92,7 @@ class Decider:
 
         Of placements that are ``used`` by work it is also told anew why clusters are refused.
         """
-        placer = self._take_facts()
+        placer = self._take_facts(now_ms)
         for choice in placer.replan(now_ms):
             self._choices.pop(choice.placement, None)
             made = self._made(placer, choice, now_ms)
@@ -108,11 +108,15 @@ class Decider:
 
     def requeue_at_ms(self) -> int:
         """When time alone changes something; 0 = never."""
-        return self._placer.requeue_at_ms() if self._placer is not None else 0
+        if self._placer is None:
+            return 0
+        times = (self._placer.requeue_at_ms(), self._inventory.next_lapse_ms())
+        return min((at_ms for at_ms in times if at_ms), default=0)
 
-    def _take_facts(self) -> Placer:
+    def _take_facts(self, now_ms: int) -> Placer:
         """Brings the columns up to date; other clusters than before make them anew."""
         inventory = self._inventory
+        inventory.at(now_ms)
         inventory.refresh()
         namespaces = tuple(sorted({one.placement.namespace for one in self._standing.values()}))
         reshaped = inventory.reshaped or namespaces != self._namespaces

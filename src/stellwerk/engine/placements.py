@@ -304,6 +304,7 @@ class Placements:
         if not self._is_active:
             for cluster in list(self._state.clusters.values()):
                 self._inventory.probed(cluster, (), self._clock.now_ms())
+        self._inventory.at(self._clock.now_ms())
         self._inventory.refresh()
 
     def what_if_applied(

@@ -4,10 +4,11 @@ from random import Random
 
 import pytest
 
+from stellwerk.core.inventory.health import UNREACHABLE
 from stellwerk.core.inventory.live import Inventory
 from stellwerk.core.inventory.merge import Source, Trust, merge
-from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.fleet import ClusterSet, Fleet, Link, SetBinding
+from stellwerk.core.model.cluster import Cluster, Taint
+from stellwerk.core.model.fleet import ClusterSet, Fleet, Link, SetBinding, Told
 from stellwerk.core.model.resources import Allocation, NodeAllocation
 from stellwerk.core.model.selectors import Selector
 
@@ -90,3 +91,36 @@ def test_where_nobody_bound_a_set_namespaces_may_choose_from_all() -> None:
     inventory.say("file/z", Source("z", "declared", bound))
     inventory.refresh()
     assert inventory.fleet(("lab",)).bindings == bound.bindings
+
+
+def test_a_cluster_that_is_silent_is_unreachable_until_it_is_heard_again() -> None:
+    """From the very moment at which its lease has run out, and nothing else is merged for that."""
+    inventory = Inventory()
+    quiet = Cluster("quiet", "ocm", (), available="True", lease_s=60)
+    other = Cluster("other", "ocm", (), available="True")
+
+    def renewed(at_ms: int) -> Source:
+        told = {"quiet": {"lease": Told("Lease", at_ms)}}
+        return Source("hub", "told", Fleet((quiet, other), told=told), at_ms)
+
+    inventory.say("hub", renewed(1_000_000))
+    inventory.at(1_299_999)
+    inventory.refresh()
+    assert inventory.rows["quiet"].cluster == quiet
+    assert inventory.next_lapse_ms() == 1_300_000
+    inventory.seen()
+    inventory.at(1_300_000)
+    inventory.refresh()
+    assert list(inventory.changed) == ["quiet"]
+    silent = inventory.rows["quiet"]
+    assert silent.cluster.available == "Unknown"
+    assert silent.cluster.taints == (Taint(UNREACHABLE, "NoSelect", added_ms=1_300_000),)
+    assert silent.told["available"] == Told("Lease", 1_300_000)
+    assert inventory.next_lapse_ms() == 0
+    twin = inventory.copy()
+    twin.refresh()
+    assert twin.rows == inventory.rows
+    inventory.say("hub", renewed(1_400_000))
+    inventory.refresh()
+    assert inventory.rows["quiet"].cluster == quiet
+    assert inventory.next_lapse_ms() == 1_700_000

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stellwerk.core.inventory.health import LEASE, at_moment, lapses_ms
 from stellwerk.core.inventory.merge import Source, merge, with_global_set
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.fleet import Contradiction, Fleet
+from stellwerk.core.model.fleet import Contradiction, Fleet, Told
 from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.scoring import ScoreSource
 from stellwerk.core.model.standing import FactRow
@@ -26,8 +27,10 @@ class FleetFacts(Struct, frozen=True):
 class Inventory:
     """All sources by a key of the caller's; of equals the one with the lower key is believed.
 
-    ``rows`` are the clusters that are there, by name. ``changed``, ``gone`` and ``reshaped`` (all
-    that isn't a cluster: sets, bindings, links) tell what `refresh` found since `seen`.
+    ``rows`` are the clusters that are there, by name, as they are at the moment that `at` told: one
+    that has been silent for too long is unreachable, and has the taint for it. ``changed``,
+    ``gone`` and ``reshaped`` (all that isn't a cluster: sets, bindings, links) tell what `refresh`
+    found since `seen`.
     """
 
     def __init__(self) -> None:
@@ -41,6 +44,8 @@ class Inventory:
         self._rest: dict[str, Source] = {}
         self._spoken: dict[str, None] = {}
         self._around_is_old = True
+        self._now_ms = 0
+        self._lapses: dict[str, int] = {}
 
     def copy(self) -> "Inventory":
         """The same again, to ask what if."""
@@ -48,7 +53,17 @@ class Inventory:
         twin._parts = {name: dict(parts) for name, parts in self._parts.items()}
         twin._rest = dict(self._rest)
         twin._spoken = dict.fromkeys(self._parts)
+        twin._now_ms = self._now_ms
         return twin
+
+    def at(self, now_ms: int) -> None:
+        """Takes over what time it is: who has become silent since is looked at anew."""
+        self._now_ms = now_ms
+        self._spoken.update((name, None) for name, at in self._lapses.items() if at <= now_ms)
+
+    def next_lapse_ms(self) -> int:
+        """When the next cluster becomes unreachable if it stays silent; 0 = never."""
+        return min(self._lapses.values(), default=0)
 
     def say_file(self, name: str, sources: Sequence[Source]) -> None:
         """Takes what a fleet file says now in the place of what it said before."""
@@ -111,6 +126,7 @@ class Inventory:
     def _merge(self, name: str) -> None:
         parts = self._parts.get(name, {})
         found = merge([parts[key] for key in sorted(parts)])
+        self._lapses.pop(name, None)
         if not found.clusters:
             if not parts:
                 self._parts.pop(name, None)
@@ -119,13 +135,24 @@ class Inventory:
                 self.gone[name] = None
                 self.changed.pop(name, None)
             return
-        row = FactRow(found.clusters[0], found.taken, found.told.get(name, {}))
+        row = self._now(FactRow(found.clusters[0], found.taken, found.told.get(name, {})))
         before = self.rows.get(name)
         self.rows[name] = row
         self.contradictions[name] = found.contradictions
         if before is None or (before.cluster, before.taken) != (row.cluster, row.taken):
             self.changed[name] = None
             self.gone.pop(name, None)
+
+    def _now(self, row: FactRow) -> FactRow:
+        """A row as it is at this moment; of a cluster that is silent its lease says so."""
+        lapse = lapses_ms(row.cluster, row.told)
+        cluster = at_moment(row.cluster, row.told, self._now_ms)
+        if lapse is None or lapse > self._now_ms:
+            if lapse is not None:
+                self._lapses[row.cluster.name] = lapse
+            return replace(row, cluster=cluster)
+        silent = Told(row.told[LEASE].source, lapse)
+        return replace(row, cluster=cluster, told={**row.told, "available": silent})
 
     def seen(self) -> None:
         """What was found is taken over; from here on only what is new is told."""
