@@ -288,3 +288,55 @@ def test_a_cluster_that_is_said_to_be_away_gets_nothing_until_it_is_tolerated(st
     taint = "cluster.open-cluster-management.io/unavailable"
     for change in (f"untaint big {taint}", f"tolerate {taint}:NoSelect"):
         assert any("-> big" in line for line in plan(stw, "train.yaml", "--if", change))
+
+
+RANKED = """
+apiVersion: stellwerk/v1
+kind: Cluster
+name: told
+cpus: 8
+memory: 64Gi
+labels: {kind: old}
+claims: {owner: lab}
+scores: {carbon: {clean: -50}}
+---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: told, labels: {kind: new}}
+---
+apiVersion: stellwerk/v1
+kind: Cluster
+name: silent
+cpus: 8
+memory: 64Gi
+---
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {name: green, namespace: lab}
+spec:
+  prioritizerPolicy:
+    mode: Exact
+    configurations:
+    - weight: 1
+      scoreCoordinate: {type: AddOn, addOn: {resourceName: carbon, scoreName: clean}}
+"""
+
+
+def test_more_points_that_rest_on_less_are_told_as_what_they_are(stw: Stw) -> None:
+    """One of which a score is unknown comes later however many points it has, and that is said."""
+    Path("fleet.yaml").write_text(RANKED)
+    Path("train.yaml").write_text("run: x\nresources: {labels: {stellwerk/placement: lab/green}}\n")
+    sentence = "told before silent: AddOn/carbon/clean of silent is unknown, and what is unknown"
+    lines = " ".join(" ".join(plan(stw, "train.yaml", "--only", "silent")).split())
+    assert lines.count(sentence) == 2
+    assert "points" not in lines.replace("sum", "")
+
+
+def test_what_two_documents_say_differently_is_told_once(stw: Stw) -> None:
+    """One note for one contradiction."""
+    Path("fleet.yaml").write_text(RANKED)
+    Path("train.yaml").write_text("run: x\n")
+    result = stw("plan", "--fleet", "fleet.yaml", "train.yaml")
+    notes = [line for line in (result.out + result.err).splitlines() if "labels.kind" in line]
+    assert len(notes) == 1, notes
+    assert "is said differently" in notes[0]

@@ -85,7 +85,7 @@ def plan_fleet(wish: FleetWish) -> FleetPlanRecord:
     before = _planned(world, named, ())
     _check(world.fleet, wish.only)
     at = rfc3339(wish.at_ms)
-    notes = (*map(_told, read.notices), *_contradictions(world.fleet))
+    notes = tuple(map(_told, read.notices))
     if not wish.changes:
         tasks = _records(before, named, wish.only)
         return FleetPlanRecord(at=at, tasks=tasks, notes=notes, problems=told)
@@ -210,9 +210,3 @@ def _check(fleet: Fleet, only: tuple[str, ...]) -> None:
 
 def _told(notice: Notice) -> str:
     return notice.message + (f"; {notice.help}" if notice.help else "")
-
-
-def _contradictions(fleet: Fleet) -> Iterable[str]:
-    for one in fleet.contradictions:
-        said = ", ".join(f"{source} says {value}" for source, value in one.said)
-        yield f"{one.cluster}: {one.fact}: {said}; {one.used} is believed"

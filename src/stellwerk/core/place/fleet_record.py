@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from msgspec.structs import replace
@@ -62,7 +63,7 @@ def record_of(answer: Answer, *, file: str = "", only: tuple[str, ...] = ()) -> 
         standby=choice.standby,
         groups=tuple(GroupRecord(one.name, one.clusters) for one in choice.groups if one.clusters),
         runner_up=_runner_up(answer),
-        margin=_margin(answer),
+        margin=_margin(answer, candidates),
         course=_course(answer, candidates),
         candidates=shown,
         turns=() if choice.clusters else _turns(candidates),
@@ -196,7 +197,8 @@ def _behind(answer: Answer, one: Explained) -> str:
         return ""
     last = answer.choice.clusters[-1]
     if answer.policy.objective == "score":
-        return f"{last} before {one.cluster}: {answer.choice.totals[-1] - (one.total or 0)} points"
+        gaps = [line.title for line in one.scores if line.value is None]
+        return _by_points(last, one.cluster, answer.choice.totals[-1] - (one.total or 0), gaps)
     estimates = answer.estimates
     return margin(answer.job, estimates[last], estimates[one.cluster]).sentence
 
@@ -262,7 +264,16 @@ def _runner_up(answer: Answer) -> str:
     return answer.columns.clusters[after[0]].name if after else ""
 
 
-def _margin(answer: Answer) -> str:
+def _by_points(last: str, other: str, points: int, gaps: Sequence[str]) -> str:
+    """Points alone don't say why one with more of them comes later: a score of it is unknown."""
+    if points < 0 and gaps:
+        verb = "is" if len(gaps) == 1 else "are"
+        unknown = f"{' and '.join(gaps)} of {other} {verb} unknown"
+        return f"{last} before {other}: {unknown}, and what is unknown comes after what is known"
+    return f"{last} before {other}: {points} point{'' if points == 1 else 's'}"
+
+
+def _margin(answer: Answer, candidates: tuple[CandidateRecord, ...]) -> str:
     """By how much the last chosen one beats the runner-up, in what was compared."""
     other = _runner_up(answer)
     if not other or not answer.choice.clusters:
@@ -272,7 +283,9 @@ def _margin(answer: Answer) -> str:
         points = answer.choice.explanation.margin or 0
         if not points:
             return f"{last} before {other}: the same total, so the name decides"
-        return f"{last} before {other}: {points} points"
+        scores = next(one.scores for one in candidates if one.cluster == other)
+        gaps = [line.title for line in scores if line.value is None]
+        return _by_points(last, other, points, gaps)
     estimates = answer.estimates
     return margin(answer.job, estimates[last], estimates[other]).sentence
 
