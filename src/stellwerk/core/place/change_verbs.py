@@ -7,19 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.describe.task_wishes import DOMAINS
-from stellwerk.core.model.cluster import Cluster, Device, Held, Node, ScoreObject, Taint
+from stellwerk.core.model.cluster import (
+    Cluster,
+    Device,
+    Held,
+    Node,
+    ScoreObject,
+    Taint,
+    TaintEffect,
+)
 from stellwerk.core.model.devices import canonical_name, find_device
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.quantity import GIB, SECOND_MS, BadQuantity, parse_duration
 from stellwerk.core.model.task import Task
 
-EFFECTS = ("NoSelect", "PreferNoSelect", "NoSelectIfNew")
+EFFECTS = get_args(TaintEffect)
 SCORE_MAX = 100
 DRAINED = "stellwerk/drained"
 CPUS_OF_A_CARD = 16

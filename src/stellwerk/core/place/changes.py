@@ -24,6 +24,7 @@ from stellwerk.core.model.task import Task, Wishes
 from stellwerk.core.place import change_verbs as verbs
 from stellwerk.core.place.amounts import digits, limit_that_admits
 from stellwerk.core.place.change_verbs import BadChange, World, meant, number, span_ms, tainted
+from stellwerk.core.place.compat import OWN_BUILT_INS, REFERENCE_BUILT_INS
 
 __all__ = ["CHANGES", "World", "apply_changes", "phrase_of"]
 
@@ -92,10 +93,7 @@ def _weight(world: World, written: str) -> World:
     return _placements_changed(world, weighted)
 
 
-SCORES = (
-    "Balance", "Steady", "ResourceAllocatableCPU", "ResourceAllocatableMemory", "Cost", "Start",
-    "Transfer", "Latency", "Energy", "Reliability", "Fragmentation",
-)  # fmt: skip
+SCORES = REFERENCE_BUILT_INS + OWN_BUILT_INS
 
 
 def _tolerate(world: World, written: str) -> World:

@@ -33,6 +33,12 @@ class Facts:
     ) -> None:
         self.placement, self.columns, self.context = placement, columns, context
         self.expressions = Expressions()
+        self.held = {
+            name: True
+            for one in context.existing
+            if f"{one.namespace}/{one.placement}" == placement.key
+            for name in one.clusters
+        }
 
     def membership(self, row: int) -> Iterator[FailedRule]:
         """Why a cluster is in none of the sets that may be chosen from."""
@@ -172,12 +178,7 @@ def _mend(part: str, key: str, conditions: list[Requirement]) -> Change | None:
 def _taints(facts: Facts, row: int) -> Iterator[FailedRule]:
     cluster, tolerations = facts.columns.clusters[row], facts.placement.tolerations
     now_ms = facts.context.now_ms
-    key = facts.placement.key
-    held = any(
-        cluster.name in one.clusters
-        for one in facts.context.existing
-        if f"{one.namespace}/{one.placement}" == key
-    )
+    held = cluster.name in facts.held
     for taint in cluster.taints:
         if taint.effect == "PreferNoSelect" or (taint.effect == "NoSelectIfNew" and held):
             continue
