@@ -177,7 +177,7 @@ def _scores(
             source=source,
             age_ms=now_ms - observed if observed else None,
             valid_until_ms=one.valid_until_ms,
-            stale=0 < one.valid_until_ms <= now_ms,
+            stale=0 < one.valid_until_ms < now_ms,
         )
         for name, value in sorted(one.values.items())
     ]
