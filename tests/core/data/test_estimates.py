@@ -278,6 +278,23 @@ def test_a_window_that_opens_later_is_waited_for() -> None:
     assert codes(over) == ["window_over"]
 
 
+@pytest.mark.parametrize(("hours", "prewarm", "told"), [
+    (2.5, False, True), (1.5, False, False), (2.5, True, False),
+])  # fmt: skip
+def test_moving_data_before_is_offered_only_where_it_is_enough(
+    hours: float, prewarm: bool, told: bool
+) -> None:
+    """450 GB take an hour: half an hour too late is mended so, an hour and a half isn't.
+
+    With `prewarm` they come while it waits for an hour, and nothing is gained.
+    """
+    window = ((NOW, NOW + round(hours * HOUR_MS)),)
+    there = cluster("a", windows=window, wait_s=3600.0 if prewarm else 0.0)
+    found = one(fleet(there, links=STORE), job(prewarm=prewarm))
+    assert codes(found) == ["window_too_short"]
+    assert ("have its data moved there before" in render(found.rejections[0]).remedy) is told
+
+
 def test_every_rule_that_fails_is_said() -> None:
     """Not the first alone."""
     eu = replace(IMGS, residency=("EU",))

@@ -38,6 +38,7 @@ SAMPLE: dict[str, str | int] = {
     "delay_ms": 20_000,
     "ended": "failed",
     "enough": "5 min",
+    "moved": "its data",
     "evictable": "40 GB",
     "exit_code": 3,
     "failure": "exit_code",

@@ -59,11 +59,21 @@ def lateness(job: JobProfile, site: Site, result: Outcome) -> tuple[Reason, ...]
     if result.window is None:
         found.append(Reason("window_over", {"cluster": name}))
     elif result.window.late_s > ROUNDING_S:
-        found.append(Reason("window_too_short", _late(name, result.window.late_s)))
+        late = _late(name, result.window.late_s)
+        if _saved_s(job, site, result) >= result.window.late_s:
+            late["moved"] = "its data"
+        found.append(Reason("window_too_short", late))
     late_s = _after_deadline_s(job, site, result)
     if late_s > ROUNDING_S:
         found.append(Reason("after_deadline", _late(name, late_s)))
     return tuple(found)
+
+
+def _saved_s(job: JobProfile, site: Site, result: Outcome) -> float:
+    """How much sooner it would be over if its data were there already; of a stream nobody knows."""
+    if job.mode == "stream":
+        return 0.0
+    return result.transfer_s - (min(site.wait_s, result.transfer_s) if job.prewarm else 0.0)
 
 
 def _late(cluster: str, late_s: float) -> dict[str, Param]:

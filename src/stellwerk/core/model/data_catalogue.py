@@ -26,7 +26,7 @@ OF_DATA = {
         "capacity",
         "you",
         "it would be over {late} after the window of {cluster} closes, so {late} too late",
-        "make it {enough} shorter, have its data moved there before, or wait for a longer window",
+        "make it {enough} shorter[, have {moved} moved there before], or wait for a longer window",
     ),
     "window_over": Entry(
         "held",
