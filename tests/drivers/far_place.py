@@ -7,7 +7,7 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from stellwerk.drivers.ssh.hand import Build
 from stellwerk.drivers.ssh.hosts import Host
 from stellwerk.runtime.bundle import packed
 from stellwerk.testing.builders import an_order
-from stellwerk.testing.driver_session import Program
+from stellwerk.testing.driver_session import Program, Session
 from tests.drivers.machine import Blobs, order_of
 from tests.processes import wait_gone
 
@@ -98,3 +98,14 @@ class FarPlace:
             if mark + b"/" in line or mark + b"\0" in line:
                 found.append(int(name))
         return found
+
+
+def play(place: FarPlace, scene: Callable[[Session], Awaitable[None]]) -> None:
+    """Runs a scene with an open driver."""
+
+    async def whole() -> None:
+        session = await Session(place).open()
+        await scene(session)
+        await session.close()
+
+    asyncio.run(whole())

@@ -1,6 +1,7 @@
 """SSH servers on loopback for tests, and people who log in to them."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import asyncssh
 
+from stellwerk.drivers.ssh.hosts import Host
 from tests.processes import wait_gone
 
+NUMBERS = itertools.count(1)
 PROGRAM = Path(__file__).with_name("ssh_server.py")
 
 
@@ -84,6 +87,19 @@ class Sshd:
         home = self.folder / name
         home.mkdir()
         return home
+
+
+class Account:
+    """A new user of a server."""
+
+    def __init__(self, server: Sshd) -> None:
+        self.server = server
+        self.name = f"u{next(NUMBERS)}"
+        self.home = server.admit(self.name)
+
+    @property
+    def host(self) -> Host:
+        return Host("127.0.0.1", port=self.server.port, user=self.name, node=self.name)
 
 
 def end_all_in(folder: Path) -> None:

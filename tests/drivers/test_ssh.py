@@ -2,12 +2,11 @@
 
 import asyncio
 import hashlib
-import itertools
 import json
 import os
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,10 @@ from stellwerk.drivers.ssh.troubles import SshTrouble
 from stellwerk.testing.builders import an_order
 from stellwerk.testing.driver_session import Program, Session
 from stellwerk.testing.exec_suite import talk
-from tests.drivers.far_place import FarPlace, now_ms
-from tests.drivers.sshd import Sshd, an_sshd, be_a_person, end_all_in
+from tests.drivers.far_place import FarPlace, now_ms, play
+from tests.drivers.sshd import Account, Sshd, an_sshd, be_a_person, end_all_in
 
 RUN = RunId("w-1-1")
-NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +34,6 @@ def server() -> Iterator[Sshd]:
         an_sshd(Path(folder) / "s") as it,
     ):
         yield it
-
-
-class Account:
-    """A new user of a server."""
-
-    def __init__(self, server: Sshd) -> None:
-        self.server = server
-        self.name = f"u{next(NUMBERS)}"
-        self.home = server.admit(self.name)
-
-    @property
-    def host(self) -> Host:
-        return Host("127.0.0.1", port=self.server.port, user=self.name, node=self.name)
 
 
 @pytest.fixture
@@ -73,17 +58,6 @@ def room(account: Account, tmp_path: Path) -> Iterator[tuple[FarPlace, Sshd]]:
         other.start()
         be_a_person(Path.home(), account.server, other, opens=account.server)
         yield FarPlace(tmp_path, [account.host, Account(other).host]), other
-
-
-def play(place: FarPlace, scene: Callable[[Session], Awaitable[None]]) -> None:
-    """Runs a scene with an open driver."""
-
-    async def whole() -> None:
-        session = await Session(place).open()
-        await scene(session)
-        await session.close()
-
-    asyncio.run(whole())
 
 
 def snapshot(place: FarPlace, files: dict[str, bytes]) -> str:
