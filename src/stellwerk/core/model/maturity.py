@@ -79,7 +79,7 @@ INTEGRATIONS = (
         "Slurm 22.05",
         "contract",
         ("tests/core/describe/test_sbatch.py",),
-        limits="arrays and dependencies are refused",
+        limits="dependencies name jobs, and are `afterok`, `afterany` or `afternotok`",
     ),
     Integration(
         "Hugging Face Trainer",
