@@ -20,10 +20,14 @@ def usd_per_hour(cluster: Cluster, request: Request | None, num_nodes: int) -> f
     """What a cluster costs in an hour for ``num_nodes`` nodes of a request."""
     price = cluster.costs.usd_per_hour
     if request is not None and request.gpu is not None:
-        by_kind = cluster.costs.usd_per_device_hour
-        fallback = max(by_kind.values(), default=0.0) if not request.gpu.kind else 0.0
-        price += request.gpu.count * by_kind.get(request.gpu.kind, fallback)
+        price += request.gpu.count * _usd_per_device_hour(cluster, request.gpu.kind)
     return price * num_nodes
+
+
+def _usd_per_device_hour(cluster: Cluster, kind: str) -> float:
+    """The price of a device of a kind; of any kind, that of the dearest."""
+    by_kind = cluster.costs.usd_per_device_hour
+    return by_kind.get(kind, 0.0 if kind else max(by_kind.values(), default=0.0))
 
 
 PRICE = "Price"
@@ -39,12 +43,19 @@ def prices(
     """The price per hour of each cluster for a placement's demand, or as it was estimated."""
     if estimates and PRICE in estimates:
         return estimated(columns, estimates, PRICE)
-    request, nodes = placement.demand, placement.num_nodes
+    price = columns.numbers("usd_per_hour", "", lambda one: one.costs.usd_per_hour).values
+    gpu = placement.demand.gpu if placement.demand is not None else None
+    with np.errstate(invalid="ignore", over="ignore"):
+        if gpu is not None:
+            price = price + float(gpu.count) * _device_prices(columns, gpu.kind)
+        return price * float(placement.num_nodes)
 
+
+def _device_prices(columns: FleetColumns, kind: str) -> Floats:
     def read(cluster: Cluster) -> float:
-        return usd_per_hour(cluster, request, nodes)
+        return _usd_per_device_hour(cluster, kind)
 
-    return columns.numbers("usd_per_hour", repr((request and request.gpu, nodes)), read).values
+    return columns.numbers("usd_per_device_hour", kind, read).values
 
 
 def worst_latency(columns: FleetColumns, regions: tuple[str, ...]) -> Floats:
