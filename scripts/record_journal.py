@@ -154,6 +154,8 @@ def _some_that_wait(day: Scenario) -> None:
     day.cycle()
     day.say(cmd.SetPriority(WorkloadId("w-gang-2"), 7))
     day.say(cmd.Release(other))
+    for gate in ("after", ""):
+        day.happen(ev.GateChanged(WorkloadId("w-gang-2"), gate))
     day.say(cmd.Cancel(held))
     day.cycle()
 
