@@ -229,6 +229,8 @@ def test_the_schema_describes_every_address(running: Stage) -> None:
     assert {
         "/v1/server",
         "/v1/server/stop",
+        "/v1/arrays",
+        "/v1/arrays/{name}",
         "/v1/plan",
         "/v1/gc",
         "/v1/forecast",

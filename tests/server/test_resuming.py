@@ -67,7 +67,7 @@ def test_a_new_workload_goes_on_from_the_old_one(desk: Desk) -> None:
     assert desk.driver.started[-1].resumes == old
     assert desk.driver.started[-1].time_limit_ms == 90_000
     [first, *_] = desk.get(f"/v1/workloads/{again.json['id']}").json["timeline"]
-    assert first["what"].endswith(f", to go on from what {old} saved")
+    assert first["what"].endswith(", to go on from what fit saved")
 
 
 def test_without_the_wish_it_begins_anew(desk: Desk) -> None:
