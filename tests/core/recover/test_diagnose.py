@@ -138,8 +138,12 @@ def test_names_are_taken_from_the_line() -> None:
     ],
 )
 def test_a_missing_file_is_named(line: str, file: str) -> None:
-    """However the program says it; of a very long path the end."""
-    assert failed(line) == f"a file was not found: `{file}`"
+    """However the program says it; of a very long path the end is kept, and less is shown."""
+    reason = told(RunEnd(how="exited", code=1, last_lines=(line,)))
+    assert reason.params["file"] == file
+    shown = render(reason).sentence
+    assert shown.startswith("a file was not found: `")
+    assert len(file) > 100 or shown == f"a file was not found: `{file}`"
 
 
 def test_a_missing_file_that_is_not_named_is_told_by_its_line() -> None:
