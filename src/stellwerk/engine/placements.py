@@ -21,6 +21,7 @@ from stellwerk.core.inventory.merge import Source
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.fleet import Contradiction, Fleet
+from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.standing import Declared, FactRow, Standing
@@ -83,6 +84,7 @@ class Placements:
         self._is_active = False
         self._declared_changed = False
         self._dirty: dict[str, None] = {}
+        self._cluster_of: dict[RunId, str] = {}
         self._told: dict[str, Source | None] = {}
         self._put: dict[str, None] = {}
         self._used: dict[str, None] = {}
@@ -99,6 +101,7 @@ class Placements:
         self._declared_changed = bool(state.standing.declared)
         self._is_active = bool(state.standing.placements or state.standing.declared)
         self._dirty = dict.fromkeys(state.clusters)
+        self._cluster_of = {run: name for name, runs in state.allocations.items() for run in runs}
         self._look_at_used()
         self._wake()
 
@@ -125,9 +128,10 @@ class Placements:
             case ev.NodeQuarantined() | ev.NodeResumed():
                 self._dirty[event.cluster] = None
             case ev.RunPlanned():
+                self._cluster_of[event.run] = event.allocation.cluster
                 self._dirty[event.allocation.cluster] = None
             case ev.RunEnded():
-                self._dirty.update(dict.fromkeys(self._state.clusters))
+                self._dirty[self._cluster_of.pop(event.run)] = None
             case ev.Submitted() if event.submit.shape.placement:
                 return event.submit.shape.placement not in self._used
             case _:
