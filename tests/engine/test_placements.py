@@ -16,11 +16,16 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster, ScoreObject, Taint
 from stellwerk.core.model.commands import ApplyFleet, Command
 from stellwerk.core.model.fleet import ClusterSet, Fleet, SetBinding
-from stellwerk.core.model.ids import BlobHash
+from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, WorkloadId
 from stellwerk.core.model.placement import Placement, Predicate, Prioritizer, SpreadConstraint
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.selectors import Selector
+from stellwerk.core.model.workload import RunEnd
+from stellwerk.core.state import State
 from stellwerk.engine.clock import SystemClock
 from stellwerk.engine.loop import Engine
+from stellwerk.engine.placements import Placements
 from stellwerk.server.placements import PlacementPages
 from stellwerk.store import NewCommand, Store
 
@@ -280,6 +285,27 @@ def test_a_fault_in_reading_loses_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         desk.store.close()
 
     play(story())
+
+
+def test_a_run_concerns_its_own_cluster_alone(tmp_path: Path) -> None:
+    """Its start and its end, also of one that ran before the engine started."""
+    store, state = Store.open(tmp_path), State()
+    held = Allocation("b", ())
+    state.clusters = {name: Cluster(name, "ssh", ()) for name in ("a", "b", "c")}
+    state.allocations = {"b": {RunId("old-1"): held}}
+    placements = Placements(store, SystemClock(), lambda _: None)
+    placements.adopt(state)
+    placements._work()
+    ended = ev.RunEnded(RunId("old-1"), RunEnd(how="exited", code=0), Reason("done"))
+    placements.keep_up([ended], 1)
+    assert list(placements._dirty) == ["b"]
+    placements._work()
+    new = RunId("new-1")
+    placements.keep_up([ev.RunPlanned(WorkloadId("w"), new, 1, held, DecisionId("d"))], 2)
+    placements._work()
+    placements.keep_up([replace(ended, run=new)], 3)
+    assert list(placements._dirty) == ["b"]
+    store.close()
 
 
 def test_old_decisions_go_and_what_is_kept_still_comes_out_again(tmp_path: Path) -> None:
