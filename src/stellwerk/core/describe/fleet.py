@@ -38,9 +38,9 @@ from stellwerk.core.inventory.merge import Source, merge, with_global_set
 from stellwerk.core.model.errors import Notice, Problem, SpecError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.quantity import MIB
 from stellwerk.core.model.scoring import ScoreSource
 
-MIB = 1024 * 1024
 FLEET_FILE = Bounds(
     text=256 * MIB,
     values=12_000_000,

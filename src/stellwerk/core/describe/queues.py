@@ -39,10 +39,9 @@ from stellwerk.core.describe.queues_workloads import (
 )
 from stellwerk.core.describe.reader import each_object
 from stellwerk.core.model.errors import Notice, Problem, SpecError
-from stellwerk.core.model.quantity import BadQuantity, parse_duration
+from stellwerk.core.model.quantity import MIB, BadQuantity, parse_duration
 from stellwerk.core.model.queueing import PastUse, QueueObjects, QueueSettings, Requeuing
 
-MIB = 1024 * 1024
 QUEUE_FILE = Bounds(
     text=512 * MIB,
     values=24_000_000,

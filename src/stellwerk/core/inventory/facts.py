@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.cluster import Cluster, Device, Node
 from stellwerk.core.model.devices import find_device, kind_of_device
-from stellwerk.core.model.quantity import GIB
+from stellwerk.core.model.quantity import GIB, MIB
 from stellwerk.core.model.resources import IMAGES, NAMESPACES
 
 Facts = Mapping[str, Any]
 
-MIB = GIB // 1024
 UNNOTICED_BYTES = 512 * MIB
 """Device memory that a desktop or an idle driver may hold without the card counting as in use."""
 DISK_DRIFT_BYTES = 256 * MIB

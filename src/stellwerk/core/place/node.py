@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from stellwerk.core.model.cluster import Device, Node
 from stellwerk.core.model.devices import sold_memory_gib
+from stellwerk.core.model.quantity import GIB
 from stellwerk.core.model.resources import DeviceShare, GpuRequest, NodeAllocation, Request
 
 WHOLE = 1000
-GIB = 1 << 30
 SCREEN_BYTES = GIB
 """Memory of a card that others may hold while it still counts as whole: that of a screen."""
 

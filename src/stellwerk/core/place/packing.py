@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from stellwerk.core.model.cluster import Device
+from stellwerk.core.model.quantity import MIB
 from stellwerk.core.model.resources import Allocation, GpuRequest, NodeAllocation, Request
 from stellwerk.core.place.node import SCREEN_BYTES, NodeRoom, right_kind, share_bytes
 
-MIB = 1 << 20
 MOST_SHAPES = 24
 """The commonest shapes of the mix that count; more of them change nothing that was measured."""
 

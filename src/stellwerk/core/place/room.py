@@ -11,9 +11,9 @@ from collections.abc import Container, Iterable
 from msgspec.structs import replace
 
 from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.quantity import GIB
 from stellwerk.core.model.resources import Allocation, GpuRequest, NodeAllocation, Request
 from stellwerk.core.place.node import (
-    GIB,
     WHOLE,
     NodeRoom,
     fit_node,
