@@ -147,7 +147,7 @@ def replans(placer: Placer, changed: list[list[Cluster]]) -> str:
 def measure(clusters: int, count: int, classes: int, compat: Compat) -> Row:
     """One line of the table."""
     chance = Random(clusters + count)
-    columns = FleetColumns.of(fleet(clusters, chance))
+    columns = FleetColumns(fleet(clusters, chance))
     gc.collect()
     placer = Placer(columns)
     for one in placements(count, classes, compat):

@@ -84,7 +84,7 @@ def check(case: Case) -> list[str]:
 
 def described(fleet: Fleet, placement: Placement, context: PlacingContext) -> dict[str, Any]:
     """What came of it, in the words of the cases."""
-    columns = FleetColumns.of(fleet)
+    columns = FleetColumns(fleet)
     choice = choose(placement, columns, context)
     of_type = {one.type: one for one in choice.conditions}
     satisfied = of_type["PlacementSatisfied"]

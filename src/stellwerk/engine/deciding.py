@@ -136,7 +136,7 @@ class Decider:
 
     def _anew(self, namespaces: tuple[str, ...]) -> Placer:
         fleet = self._inventory.fleet(namespaces)
-        placer = self._placer = Placer(FleetColumns.of(fleet))
+        placer = self._placer = Placer(FleetColumns(fleet))
         for one in self._standing.values():
             self._put(placer, one)
             self._resume(placer, one)

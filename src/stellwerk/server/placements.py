@@ -43,7 +43,7 @@ class Loaded:
         parts = store.parts([inputs.spec, *([shared_id] if shared_id else [])])
         self.placement = msgspec.msgpack.decode(unpacked(parts[inputs.spec]), type=Placement)
         self.fleet: Fleet = fleet_of_rows(self.rows, self.around)
-        self.columns: FleetColumns = FleetColumns.of(self.fleet)
+        self.columns: FleetColumns = FleetColumns(self.fleet)
         choice = self.decision.choice
         if shared_id:
             data = unpacked(parts[shared_id])
@@ -154,7 +154,7 @@ class PlacementPages:
         world = apply_changes(
             World(fleet, (without_job(one.placement),), now_ms), tuple(body.changes)
         )
-        columns = FleetColumns.of(world.fleet)
+        columns = FleetColumns(world.fleet)
         existing = tuple(
             Existing(each.placement.namespace, each.placement.name, each.decided.clusters)
             for each in standing

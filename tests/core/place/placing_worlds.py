@@ -46,5 +46,5 @@ def answer(
     one: Placement, world: Fleet, context: PlacingContext = NOTHING
 ) -> tuple[FleetColumns, Choice]:
     """The columns, and the choice on them."""
-    columns = FleetColumns.of(world)
+    columns = FleetColumns(world)
     return columns, choose(one, columns, context)

@@ -109,7 +109,7 @@ def test_loops_are_bounded() -> None:
 
 def columns() -> FleetColumns:
     """Three clusters."""
-    return FleetColumns.of(
+    return FleetColumns(
         Fleet(
             clusters=tuple(
                 Cluster(

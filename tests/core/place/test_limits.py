@@ -22,7 +22,7 @@ def a_cluster(chance: Random, number: int) -> Cluster:
 def test_columns_know_the_price_of_any_demand(seed: int) -> None:
     """To the last digit, and many demands need no more columns than there are kinds."""
     chance = Random(seed)
-    columns = FleetColumns.of(Fleet(tuple(a_cluster(chance, number) for number in range(6))))
+    columns = FleetColumns(Fleet(tuple(a_cluster(chance, number) for number in range(6))))
     for _ in range(20):
         gpu = GpuRequest(chance.randint(1, 64), kind=chance.choice(("", "A100", "H100", "L4")))
         demand = chance.choice((None, Request(1000), Request(1000, gpu=gpu)))

@@ -72,7 +72,7 @@ def decisions(placer: Placer, all_of_them: list[Placement]) -> tuple[Existing, .
 def test_one_after_the_other_sees_those_before(seed: int) -> None:
     """The first round gives what asking for each in turn gives."""
     chance = Random(seed)
-    columns = FleetColumns.of(world(9, chance))
+    columns = FleetColumns(world(9, chance))
     asked = placements(4, SCORE, Prioritizer("Balance", 1))
     placer = Placer(columns)
     for one in asked:
@@ -90,7 +90,7 @@ def test_one_after_the_other_sees_those_before(seed: int) -> None:
 def test_nothing_that_should_change_is_left_out(seed: int) -> None:
     """After a round no placement would be decided otherwise if it were asked again."""
     chance = Random(seed)
-    columns = FleetColumns.of(world(chance.randint(2, 12), chance))
+    columns = FleetColumns(world(chance.randint(2, 12), chance))
     asked = placements(5, SCORE, Prioritizer("ResourceAllocatableCPU", 1))
     placer = Placer(columns)
     for one in asked:
@@ -116,7 +116,7 @@ def test_nothing_that_should_change_is_left_out(seed: int) -> None:
 
 def test_a_cluster_that_is_told_twice_is_one() -> None:
     """Of two with one name the last counts, and one that goes twice is gone."""
-    columns = FleetColumns.of(world(1, Random(1)))
+    columns = FleetColumns(world(1, Random(1)))
     columns.update([cluster(7, 1, "gold"), cluster(7, 2, "iron")])
     assert columns.size == 2
     assert columns.clusters[columns.row["c007"]] == cluster(7, 2, "iron")
@@ -130,7 +130,7 @@ def test_changed_columns_are_those_of_the_changed_fleet(seed: int) -> None:
     """Row by row or read in anew, the same fleet gives the same choice."""
     chance = Random(seed)
     fleet, one = fleet_of(chance), placement_of(chance, chance.choice(["", "ocm"]))
-    columns = FleetColumns.of(fleet)
+    columns = FleetColumns(fleet)
     tools = Tools(columns)
     choose(one, columns, PlacingContext(NOW_MS), tools)
     known = {each.name: each for each in fleet.clusters}
@@ -142,7 +142,7 @@ def test_changed_columns_are_those_of_the_changed_fleet(seed: int) -> None:
         else:
             known[name] = cluster_of(chance, name)
             columns.update([known[name]])
-        fresh = FleetColumns.of(replace(fleet, clusters=tuple(known.values())))
+        fresh = FleetColumns(replace(fleet, clusters=tuple(known.values())))
         first = choose(one, columns, PlacingContext(NOW_MS), tools)
         second = choose(one, fresh, PlacingContext(NOW_MS))
         plain = ("clusters", "totals", "groups", "conditions", "unscheduled", "requeue_at_ms")
@@ -153,7 +153,7 @@ def test_changed_columns_are_those_of_the_changed_fleet(seed: int) -> None:
 def test_only_what_a_change_concerns_is_decided_again() -> None:
     """A score that lifts a cluster nowhere near the chosen ones costs no decision."""
     chance = Random(1)
-    columns = FleetColumns.of(world(50, chance))
+    columns = FleetColumns(world(50, chance))
     placer = Placer(columns)
     asked = placements(30)
     for one in asked:
@@ -173,7 +173,7 @@ def test_only_what_a_change_concerns_is_decided_again() -> None:
 
 def test_a_changed_spec_is_decided_and_a_dropped_one_forgotten() -> None:
     """Replacing a placement counts its clusters once; dropping it counts them no more."""
-    columns = FleetColumns.of(world(4, Random(2)))
+    columns = FleetColumns(world(4, Random(2)))
     placer = Placer(columns)
     (one,) = placements(1)
     placer.put(one)
@@ -193,7 +193,7 @@ def test_it_is_looked_at_again_when_a_score_ends() -> None:
     chance = Random(3)
     fleet = world(3, chance)
     ending = replace(fleet.clusters[0], scores={"gpu": ScoreObject({"free": 100}, NOW_MS + 500)})
-    columns = FleetColumns.of(replace(fleet, clusters=(ending, *fleet.clusters[1:])))
+    columns = FleetColumns(replace(fleet, clusters=(ending, *fleet.clusters[1:])))
     placer = Placer(columns)
     (one,) = placements(1, wanted=1)
     placer.put(one)
@@ -210,7 +210,7 @@ def test_a_toleration_ends_by_itself(compat: Compat) -> None:
     """A placement is decided again when a toleration of one of its clusters is over."""
     fleet = world(2, Random(4))
     tainted = replace(fleet.clusters[0], taints=(Taint("k", "NoSelect", "", NOW_MS),))
-    columns = FleetColumns.of(replace(fleet, clusters=(tainted, fleet.clusters[1])))
+    columns = FleetColumns(replace(fleet, clusters=(tainted, fleet.clusters[1])))
     (one,) = placements(1)
     one = replace(one, tolerations=(Toleration("k", "Exists", seconds=60),), compat=compat)
     placer = Placer(columns)
@@ -227,7 +227,7 @@ def test_own_work_is_no_reason_to_leave() -> None:
     device = Device(0, "A100", 80 << 30)
     node = Node("n", 8000, 64 << 30, devices=(device,))
     fleet = world(2, Random(5))
-    columns = FleetColumns.of(
+    columns = FleetColumns(
         replace(fleet, clusters=tuple(replace(one, nodes=(node,)) for one in fleet.clusters))
     )
     first, second = (
@@ -248,7 +248,7 @@ def test_own_work_is_no_reason_to_leave() -> None:
 
 def test_a_taint_and_a_newcomer_are_seen() -> None:
     """A cluster that is tainted is left, and one that comes fills the place that was open."""
-    columns = FleetColumns.of(world(3, Random(6)))
+    columns = FleetColumns(world(3, Random(6)))
     placer = Placer(columns)
     (one,) = placements(1, wanted=3)
     placer.put(one)

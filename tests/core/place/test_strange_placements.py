@@ -148,7 +148,7 @@ def test_there_is_always_an_answer(seed: int, mode: Compat) -> None:
         for name in chance.sample(names, 3)
     }
     context = replace(context_of(chance), estimates=estimates)
-    columns = FleetColumns.of(fleet)
+    columns = FleetColumns(fleet)
     choice = choose(one, columns, context)
     assert msgspec.msgpack.encode(choice)
     assert msgspec.json.encode(stored(choice))
@@ -164,7 +164,7 @@ def test_there_is_always_an_answer(seed: int, mode: Compat) -> None:
 def test_many_are_answered_while_the_fleet_changes(seed: int, mode: Compat) -> None:
     """Clusters come, change and go; every answer is the one that is written down."""
     chance = Random(seed)
-    columns = FleetColumns.of(strange_fleet(chance))
+    columns = FleetColumns(strange_fleet(chance))
     one = strange_placement(chance, mode)
     placer = Placer(columns)
     for number in range(3):

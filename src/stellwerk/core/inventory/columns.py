@@ -126,7 +126,7 @@ class ScoreNumbers:
 class FleetColumns:
     """A fleet in columns. ``stamp`` counts updates; ``facts_at`` and ``taken_at`` say at which of
     them a cluster (less its scores), or what is in use on it, last changed, ``scores_at`` the same
-    by score object.
+    by score object. Of clusters with one name the last counts.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -151,11 +151,6 @@ class FleetColumns:
         self.taken: dict[str, tuple[Allocation, ...]] = _by_cluster(fleet.taken)
         self.around(fleet)
         self._renamed()
-
-    @classmethod
-    def of(cls, fleet: Fleet) -> FleetColumns:
-        """Reads a fleet in; of clusters with one name the last counts."""
-        return cls(fleet)
 
     def around(self, fleet: Fleet) -> None:
         """Takes over everything of a fleet but its clusters and what is taken: it is small."""

@@ -113,7 +113,7 @@ def _open(fleet: Fleet) -> Fleet:
     if any(one.namespace == TASKS for one in fleet.bindings):
         return fleet
     bound = with_global_set(replace(fleet, bindings=()), (TASKS,))
-    mine = tuple(SetBinding(TASKS, one.name) for one in bound.sets)
+    mine = tuple(SetBinding(TASKS, one.name, implied=True) for one in bound.sets)
     return replace(fleet, sets=bound.sets, bindings=(*fleet.bindings, *mine))
 
 
@@ -153,7 +153,7 @@ def _answer(
         jobs.append(job)
         problems.update(dict.fromkeys(wrong))
     every = options_of(shape.alternatives, jobs, hall, grounds, now_ms, service=service)
-    tools = Tools(FleetColumns.of(_seen(fleet, hall, waits=not service)))
+    tools = Tools(FleetColumns(_seen(fleet, hall, waits=not service)))
     policy = _measurable(ask.policy, jobs[0], service=service)
     timed = not service and jobs[0].runtime_s is not None
     options, context, choice = _chosen(
