@@ -59,13 +59,20 @@ class Spread:
         self.domains = [Domains(columns, one, rows) for one in constraints]
 
     def take(self, ranked: NDArray[np.int64], count: int) -> list[int]:
-        """Chooses up to ``count`` places, best ranked first, and counts them."""
+        """Chooses up to ``count`` places, best ranked first, and counts them.
+
+        Of places in equal domains the next is always the best ranked of them, so each step looks at
+        one place for each combination of domains.
+        """
         chosen: list[int] = []
-        free = np.ones(len(ranked), np.bool_)
+        kinds, members = self._alike(ranked)
+        over = len(ranked)
+        first = np.array([places.pop() for places in members], np.int64)
         while len(chosen) < count:
-            may, better = free.copy(), free.copy()
-            for one in self.domains:
-                allowed = one.allowed()[one.codes[ranked]]
+            may = np.less(first, over)
+            better = may.copy()
+            for one, codes in zip(self.domains, kinds, strict=True):
+                allowed = one.allowed()[codes]
                 better &= allowed
                 if one.hard:
                     may &= allowed
@@ -73,12 +80,21 @@ class Spread:
             wanted = better if better.any() else may
             if not wanted.any():
                 break
-            first = int(wanted.argmax())
-            free[first] = False
-            chosen.append(int(ranked[first]))
+            kind = int(np.where(wanted, first, over).argmin())
+            chosen.append(int(ranked[first[kind]]))
+            first[kind] = members[kind].pop() if members[kind] else over
             for one in self.domains:
                 one.add(chosen[-1])
         return chosen
+
+    def _alike(self, ranked: NDArray[np.int64]) -> tuple[NDArray[np.int32], list[list[int]]]:
+        """Which combinations of domains there are, and the places in each, the best ranked last."""
+        codes = np.stack([one.codes[ranked] for one in self.domains])
+        kinds, kind = np.unique(codes, axis=1, return_inverse=True)
+        members: list[list[int]] = [[] for _ in range(kinds.shape[1])]
+        for place, which in reversed(list(enumerate(kind.reshape(-1).tolist()))):
+            members[which].append(place)
+        return kinds, members
 
     def swaps(self, left: int, taken: int) -> bool:
         """Exchanges one chosen cluster for another if the hard constraints still hold then."""
