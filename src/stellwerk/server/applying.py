@@ -17,6 +17,7 @@ from stellwerk.core.model.ids import BlobHash
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.scoring import ScoreSource
 from stellwerk.core.model.standing import NOT_YET, Declared, Standing
+from stellwerk.core.standing import left_to_jobs
 from stellwerk.engine.placements import Placements, read_facts
 from stellwerk.server import standing_models as models
 from stellwerk.server.placements import condition
@@ -24,6 +25,7 @@ from stellwerk.store import Store
 
 NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,79}")
 STDIN = "stdin"
+EMPTIED = "placement/emptied"
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -126,7 +128,13 @@ def answer(
         removed=[name for name in declared if name not in clusters],
         placements=listed,
         moved=moved,
-        notices=[*one.read.notices, *_left_out(was, own)],
+        notices=[
+            *_emptied(moved, one.name, dry_run=dry_run),
+            *_from_others(was, own),
+            *_of_jobs(one.read.placements),
+            *one.read.notices,
+            *_left_out(was, own),
+        ],
         seq=store.seq(),
     )
 
@@ -137,6 +145,8 @@ class Was(msgspec.Struct, frozen=True):
     known: Declared | None
     said: Said
     standing: dict[str, Standing]
+    elsewhere: dict[str, str] = {}
+    """The placements of other files, with the name of the file."""
 
     @property
     def declared(self) -> dict[str, Cluster]:
@@ -152,10 +162,23 @@ class Was(msgspec.Struct, frozen=True):
 def before(store: Store, name: str) -> Was:
     """What the file of this name said until now."""
     standing = {one.placement.key: one for one in store.placements()}
-    known = next((each for each in store.declared() if each.name == name), None)
+    declared = store.declared()
+    elsewhere = {
+        key: each.name
+        for each in declared
+        if each.name != name
+        for key in msgspec.json.decode(store.blobs.get(each.facts), type=_Keys).placements
+    }
+    known = next((each for each in declared if each.name == name), None)
     if known is None:
-        return Was(None, (Fleet(clusters=()), (), ()), standing)
-    return Was(known, said(read_facts(store.blobs.get(known.facts))), standing)
+        return Was(None, (Fleet(clusters=()), (), ()), standing, elsewhere)
+    return Was(known, said(read_facts(store.blobs.get(known.facts))), standing, elsewhere)
+
+
+class _Keys(msgspec.Struct):
+    """Which placements are in a file: all that is read here of what it says."""
+
+    placements: tuple[str, ...] = ()
 
 
 def _applied(
@@ -178,6 +201,48 @@ def _left_out(was: Was, own: Sequence[str]) -> list[Notice]:
         )
         for key in was.said[1]
         if key not in own and key in was.standing
+    ]
+
+
+def _emptied(moved: Iterable[models.AppliedPlacement], name: str, *, dry_run: bool) -> list[Notice]:
+    """A placement of another file that is left without any cluster; that is said first."""
+    verb = "would take" if dry_run else "takes"
+    return [
+        Notice(
+            EMPTIED,
+            f"{name} {verb} all clusters from {one.key}, which isn't in it: "
+            + (one.conditions[0].message if one.conditions else "it had " + ", ".join(one.before)),
+            f"`stw placement explain {one.key}` says why of each cluster",
+        )
+        for one in moved
+        if one.before and not one.clusters
+    ]
+
+
+def _from_others(was: Was, own: Iterable[str]) -> list[Notice]:
+    """A placement is as the file says that was applied last; that two say it is told."""
+    return [
+        Notice(
+            "placement/elsewhere",
+            f"{key} moves from {was.elsewhere[key]}, which says it too; what is applied last holds",
+            "keep it in one of the two files",
+        )
+        for key in own
+        if key in was.elsewhere and key in was.standing
+    ]
+
+
+def _of_jobs(placements: Iterable[Placement]) -> list[Notice]:
+    """What doesn't bound a standing decision."""
+    return [
+        Notice(
+            "placement/of-jobs",
+            f"{one.key}: {' and '.join(left)} {'depends' if len(left) == 1 else 'depend'} on the"
+            " job, so the standing decision isn't bounded by it",
+            "`stw plan --fleet` asks it of each job",
+        )
+        for one in placements
+        if (left := left_to_jobs(one))
     ]
 
 

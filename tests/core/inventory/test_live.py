@@ -80,17 +80,22 @@ def test_a_file_that_says_less_is_taken_at_its_word() -> None:
 
 
 def test_where_nobody_bound_a_set_namespaces_may_choose_from_all() -> None:
-    """And with one binding only from what is bound."""
+    """What is bound to others doesn't matter to them; what is bound to them does."""
     inventory = Inventory()
     inventory.probed(Cluster("a", "local", ()), (), 1)
     inventory.refresh()
     fleet = inventory.fleet(("lab",))
-    assert fleet.bindings == (SetBinding("lab", "global"),)
+    assert fleet.bindings == (SetBinding("lab", "global", implied=True),)
     assert fleet.sets == (ClusterSet("global", exclusive=False, selector=Selector()),)
     bound = Fleet((), sets=(ClusterSet("s"),), bindings=(SetBinding("other", "s"),))
     inventory.say("file/z", Source("z", "declared", bound))
     inventory.refresh()
-    assert inventory.fleet(("lab",)).bindings == bound.bindings
+    assert inventory.fleet(("lab", "other")).bindings == (
+        *bound.bindings,
+        SetBinding("lab", "global", implied=True),
+        SetBinding("lab", "s", implied=True),
+    )
+    assert inventory.fleet(("other",)).bindings == bound.bindings
 
 
 def test_a_cluster_that_is_silent_is_unreachable_until_it_is_heard_again() -> None:

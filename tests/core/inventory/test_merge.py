@@ -205,6 +205,11 @@ def test_sets_that_nobody_bound() -> None:
     ]
     bound = Fleet((), bindings=(SetBinding("a", "gpu"),))
     assert with_global_set(bound, ["a"]) is bound
+    both = with_global_set(bound, ["b", "a"])
+    assert [(each.namespace, each.set, each.implied) for each in both.bindings] == [
+        ("a", "gpu", False),
+        ("b", "global", True),
+    ]
 
 
 def test_a_namespace_of_everything() -> None:

@@ -22,6 +22,7 @@ from stellwerk.client.placements import key_of
 from stellwerk.client.refusals import ApiError
 
 STDIN = "-"
+EMPTIED = "placement/emptied"
 
 
 def complete_placements(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -87,7 +88,8 @@ def apply(file: str, name: str, dry_run: bool, output: Output) -> None:
         raise
     if output.for_people:
         for notice in applied.notices[:10]:
-            narrate(f"note: {notice.message}" + (f"; {notice.help}" if notice.help else ""))
+            word = "warning" if notice.code == EMPTIED else "note"
+            narrate(f"{word}: {notice.message}" + (f"; {notice.help}" if notice.help else ""))
     write_one(applied, render.applied_lines(applied), output, name=applied.name)
     if output.for_people:
         again = f"next: stw placement apply -f {file}"

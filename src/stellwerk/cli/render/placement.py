@@ -50,8 +50,16 @@ def names(clusters: Sequence[str]) -> str:
 
 def of_how_many(one: PlacementRow) -> str:
     """`2 of 5`: as many as are wanted, of as many as pass."""
+    if one.wanted is None and not one.candidates:
+        return "none"
     wanted = "all" if one.wanted is None else str(one.wanted)
     return f"{wanted} of {one.candidates}"
+
+
+def _wanted(one: PlacementRow) -> str:
+    if one.wanted is None and not one.candidates:
+        return "all that pass, and none does"
+    return f"{of_how_many(one)} that pass"
 
 
 def in_short(conditions: Sequence[Condition]) -> str:
@@ -70,7 +78,7 @@ def show_lines(show: PlacementShow, terminal: Terminal, now_ms: int) -> list[str
     chosen = [f"{name} ({totals[name]})" if name in totals else name for name in one.clusters]
     facts = [
         ("chosen", names(chosen)),
-        ("wanted", of_how_many(one) + " that pass"),
+        ("wanted", _wanted(one)),
         ("standby", ", ".join(show.standby)),
         ("missing", str(show.unscheduled) if show.unscheduled > 0 else ""),
         ("applied", f"{clock(one.applied_ms, now_ms)} by {one.by}"),
@@ -201,11 +209,15 @@ def history_columns(now_ms: int) -> list[Column[DecisionRow]]:
         Column("decision", "DECISION", lambda one: one.decision or "-"),
         Column("at", "WHEN", lambda one: clock(one.at_ms, now_ms), lambda one: one.at_ms),
         Column("clusters", "CHOSEN", lambda one: "deleted" if one.deleted else names(one.clusters)),
-        Column(
-            "moves", "WHY", lambda one: "; ".join(move_line(each) for each in one.moves), grows=True
-        ),
+        Column("moves", "WHY", _why, grows=True),
         Column("seq", "SEQ", lambda one: str(one.seq), lambda one: one.seq, right=True, wide=True),
     ]
+
+
+def _why(one: DecisionRow) -> str:
+    if one.moves or one.clusters or not one.conditions:
+        return "; ".join(move_line(each) for each in one.moves)
+    return one.conditions[0].message
 
 
 def difference_lines(one: Difference) -> list[str]:

@@ -159,8 +159,8 @@ class Inventory:
         self.changed, self.gone, self.reshaped = {}, {}, False
 
     def fleet(self, namespaces: Iterable[str] = ()) -> Fleet:
-        """The fleet as it is believed to be; the namespaces may choose from everything where
-        nobody bound any set.
+        """The fleet as it is believed to be; those namespaces to which nobody bound any set may
+        choose from everything.
         """
         rows = [self.rows[name] for name in sorted(self.rows)]
         whole = fleet_of_rows(rows, with_global_set(self.around, namespaces))

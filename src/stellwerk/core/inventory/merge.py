@@ -97,16 +97,16 @@ def with_everything(fleet: Fleet, namespace: str) -> Fleet:
 
 
 def with_global_set(fleet: Fleet, namespaces: Iterable[str]) -> Fleet:
-    """A fleet in which nobody bound any set: all sets, and one of everything, are bound."""
-    if fleet.bindings:
+    """A fleet in which namespaces that nobody bound any set to may choose from all sets, and from
+    one of everything. What is bound to others doesn't matter to them.
+    """
+    bound = {each.namespace: True for each in fleet.bindings}
+    free = sorted(name for name in dict.fromkeys(namespaces) if name not in bound)
+    if not free:
         return fleet
     sets = _with_global(fleet.sets)
-    bindings = tuple(
-        SetBinding(namespace, each.name)
-        for namespace in sorted(dict.fromkeys(namespaces))
-        for each in sets
-    )
-    return replace(fleet, sets=sets, bindings=bindings)
+    implied = (SetBinding(name, each.name, implied=True) for name in free for each in sets)
+    return replace(fleet, sets=sets, bindings=(*fleet.bindings, *implied))
 
 
 def _with_global(sets: tuple[ClusterSet, ...]) -> tuple[ClusterSet, ...]:

@@ -23,11 +23,12 @@ class ClusterSet(Struct, frozen=True, omit_defaults=True):
     selector: Selector | None = None
 
 
-class SetBinding(Struct, frozen=True):
-    """Lets placements of a namespace choose from a set."""
+class SetBinding(Struct, frozen=True, omit_defaults=True):
+    """Lets placements of a namespace choose from a set; `implied`: as nobody bound one to it."""
 
     namespace: str
     set: str
+    implied: bool = False
 
 
 class Link(Struct, frozen=True, omit_defaults=True):

@@ -27,6 +27,19 @@ OF_MOVES = {
         "{cluster} is being removed, or in no set any more that the placement may choose from",
         "put it into a set that is bound to the namespace",
     ),
+    "no_binding": Entry(
+        "blocked",
+        "cluster owner",
+        "{cluster} may not be chosen: no set that the placement may choose from is bound to its"
+        " namespace",
+        "a ManagedClusterSetBinding is missing: apply one in the namespace of the placement",
+    ),
+    "not_in_bound_sets": Entry(
+        "blocked",
+        "cluster owner",
+        "{cluster} isn't in any set that is bound to the namespace of the placement ({sets})",
+        "put it into such a set, or bind one that it is in: a ManagedClusterSetBinding is missing",
+    ),
     "fewer_wanted": Entry(
         "turn",
         "you",

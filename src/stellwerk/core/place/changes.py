@@ -157,7 +157,10 @@ def _bind(world: World, name: str, namespace: str) -> World:
     known = [one.name for one in world.fleet.sets]
     if name not in known:
         raise BadChange(f"there is no cluster set `{name}`{meant(name, known)}")
-    bindings = (*world.fleet.bindings, SetBinding(namespace, name))
+    others = (
+        one for one in world.fleet.bindings if not (one.implied and one.namespace == namespace)
+    )
+    bindings = (*others, SetBinding(namespace, name))
     return replace(world, fleet=replace(world.fleet, bindings=bindings))
 
 

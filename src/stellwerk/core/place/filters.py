@@ -96,11 +96,17 @@ def selector_token(
 
 
 def eligible_sets(columns: FleetColumns, placement: Placement) -> tuple[int, list[str]]:
-    """How many sets are bound to the placement's namespace, and those that it may choose from."""
+    """How many sets are bound to the placement's namespace, and those that it may choose from.
+
+    Where somebody bound a set, the reference knows bindings that are written down and no others.
+    """
+    strict = placement.compat == "ocm" and not all(one.implied for one in columns.bindings)
     bound = {
         one.set: True
         for one in columns.bindings
-        if one.namespace == placement.namespace and one.set in columns.sets
+        if one.namespace == placement.namespace
+        and one.set in columns.sets
+        and not (strict and one.implied)
     }
     asked = dict.fromkeys(placement.sets, True) if placement.sets else bound
     return len(bound), sorted(name for name in bound if name in asked)

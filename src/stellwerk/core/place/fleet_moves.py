@@ -70,7 +70,7 @@ def _why(move: Move, new: TaskRecord) -> tuple[str, ...]:
     match move.reason.code:
         case "cluster_gone":
             return (f"{move.left} isn't in the fleet any more",)
-        case "not_in_sets" | "no_longer_passes":
+        case "not_in_sets" | "no_binding" | "not_in_bound_sets" | "no_longer_passes":
             refused = next((one for one in new.candidates if one.cluster == move.left), None)
             rules = _rules(refused) if refused else ()
             return rules or (f"{move.left} no longer passes {params.get('filter', '')}".rstrip(),)

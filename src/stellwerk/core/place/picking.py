@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from stellwerk.core.inventory.columns import FleetColumns, Floats
+from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Move
 from stellwerk.core.model.reasons import Reason
@@ -255,8 +256,16 @@ def _why_left(ranking: Ranking, left: str) -> Reason:
     if row < 0:
         return Reason("cluster_gone", {"cluster": left})
     if not ranking.admitted.candidates[row]:
-        return Reason("not_in_sets", {"cluster": left})
+        return _why_no_candidate(ranking.admitted, columns.clusters[row])
     for verdict in ranking.admitted.verdicts:
         if verdict.failed[row]:
             return Reason("no_longer_passes", {"cluster": left, "filter": verdict.name})
     return Reason("fewer_wanted", {"cluster": left})
+
+
+def _why_no_candidate(admitted: Admitted, cluster: Cluster) -> Reason:
+    if cluster.deleting:
+        return Reason("not_in_sets", {"cluster": cluster.name})
+    if not admitted.sets:
+        return Reason("no_binding", {"cluster": cluster.name})
+    return Reason("not_in_bound_sets", {"cluster": cluster.name, "sets": ", ".join(admitted.sets)})
