@@ -29,7 +29,7 @@ from stellwerk.drivers.base import (
 from stellwerk.engine.clock import SystemClock
 from stellwerk.engine.loop import Engine
 from stellwerk.server.accept import Read
-from stellwerk.server.app import make_app
+from stellwerk.server.app import Parts, make_app
 from stellwerk.server.models import SubmitItem
 from stellwerk.server.peer import Access, own_uid
 from stellwerk.server.services import Identity, Services
@@ -180,6 +180,23 @@ def read_item(item: SubmitItem) -> Read:
     return Read(task, text=item.text, secrets=dict(item.secrets))
 
 
+class Application:
+    """An application that works for one stage after another: to make one takes a stage's time."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.app = make_app(parts, Access(own_uid(), "t" * 30))
+
+    def work_on(self, parts: Parts) -> None:
+        """All of these, and nothing of the stage before."""
+        for name, part in vars(parts).items():
+            setattr(self._parts, name, part)
+
+
+FREE: list[Application] = []
+"""Those that no stage has at the moment; two servers at once have one each."""
+
+
 class Stage:
     """Starts everything in a thread and talks to it like any client."""
 
@@ -224,10 +241,10 @@ class Stage:
         self.services = Services(
             identity=identity, store=self.store, engine=self.engine, clock=self.clock
         )
-        app = make_app(
-            self.services, Submits(self.services, self._read), Access(own_uid(), "t" * 30)
-        )
-        server = HttpServer(app, self.services.stopping)
+        parts = Parts.of(self.services, Submits(self.services, self._read))
+        application = FREE.pop() if FREE else Application(parts)
+        application.work_on(parts)
+        server = HttpServer(application.app, self.services.stopping)
         feeding = asyncio.create_task(self.services.feed.run())
         running = asyncio.create_task(self.engine.run())
         bound = bind_unix(self.socket)
@@ -238,6 +255,7 @@ class Stage:
         self.engine.stop()
         await running
         feeding.cancel()
+        FREE.append(application)
 
     # the cluster
 

@@ -1,7 +1,8 @@
 """Puts the handlers together into one application with its errors, guard and schema."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.datastructures import State
@@ -64,31 +65,54 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
 )
 
 
-def make_app(
-    services: Services,
-    submits: Submits,
-    access: Access,
-    keeper: Keeper | None = None,
-    over_ssh: Machines | None = None,
-) -> Litestar:
-    """The application over some services, for whoever `access` lets in."""
+@dataclass
+class Parts:
+    """What the application works on. To put it together takes far longer than to change these."""
+
+    services: Services
+    submits: Submits
+    keeper: Keeper
+    machines: Machines
+    outlook: Outlook
+
+    @classmethod
+    def of(
+        cls,
+        services: Services,
+        submits: Submits,
+        keeper: Keeper | None = None,
+        over_ssh: Machines | None = None,
+    ) -> Self:
+        """All of them, made where they aren't given."""
+        home = Path(services.identity.home)
+        return cls(
+            services,
+            submits,
+            keeper or Keeper(services),
+            over_ssh or Machines(home, services.store.blobs, services.clock.now_ms),
+            Outlook(services),
+        )
+
+
+def make_app(parts: Parts, access: Access) -> Litestar:
+    """The application over some parts, for whoever `access` lets in."""
 
     async def say_seq(message: Message, scope: Scope) -> None:
         if message["type"] == "http.response.start":
-            seq = scope["state"].get("seq", services.feed.seq)
+            seq = scope["state"].get("seq", parts.services.feed.seq)
             message["headers"] = [*message["headers"], (b"stellwerk-seq", b"%d" % seq)]
 
     async def note_seq(request: Request[Any, Any, Any]) -> None:
-        request.scope["state"]["seq"] = services.feed.seq
+        request.scope["state"]["seq"] = parts.services.feed.seq
 
     @get("/openapi.json", include_in_schema=False, opt={"open_to_group": True})
     async def openapi() -> Response[bytes]:
-        document = openapi_json(services.identity.version, HANDLERS)
+        document = openapi_json(parts.services.identity.version, HANDLERS)
         return Response(document, media_type="application/json")
 
     return Litestar(
         route_handlers=[Router("/v1", route_handlers=[*HANDLERS, openapi])],
-        dependencies=_dependencies(services, submits, keeper, over_ssh),
+        dependencies=_dependencies(parts),
         state=State({"access": access}),
         guards=[authorize],
         middleware=[with_patience],
@@ -107,29 +131,23 @@ def make_app(
     )
 
 
-def _dependencies(
-    services: Services, submits: Submits, keeper: Keeper | None, over_ssh: Machines | None
-) -> dict[str, Provide]:
+def _dependencies(parts: Parts) -> dict[str, Provide]:
     """What handlers may ask for by name."""
-    the_keeper = keeper or Keeper(services)
-    home = Path(services.identity.home)
-    the_machines = over_ssh or Machines(home, services.store.blobs, services.clock.now_ms)
-    outlook = Outlook(services)
 
     def given() -> Services:
-        return services
+        return parts.services
 
     def given_submits() -> Submits:
-        return submits
+        return parts.submits
 
     def given_keeper() -> Keeper:
-        return the_keeper
+        return parts.keeper
 
     def given_machines() -> Machines:
-        return the_machines
+        return parts.machines
 
     def given_outlook() -> Outlook:
-        return outlook
+        return parts.outlook
 
     return {
         "services": Provide(given, sync_to_thread=False),

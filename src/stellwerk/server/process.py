@@ -175,7 +175,7 @@ def _bind(settings: Settings, options: Options) -> "tuple[list[socket], str]":
 async def _serve(
     store: "Store", sockets: "list[socket]", token: str, settings: Settings, options: Options
 ) -> int:
-    from stellwerk.server.app import make_app
+    from stellwerk.server.app import Parts, make_app
     from stellwerk.server.peer import Access, own_uid
     from stellwerk.server.reading import read_item
     from stellwerk.server.serving import HttpServer
@@ -184,8 +184,8 @@ async def _serve(
 
     services, engine, over_ssh = await _begin(store, settings)
     keeper = Keeper(services)
-    access = Access(own_uid(), token)
-    app = make_app(services, Submits(services, read_item), access, keeper, over_ssh)
+    works_on = Parts.of(services, Submits(services, read_item), keeper, over_ssh)
+    app = make_app(works_on, Access(own_uid(), token))
     server = HttpServer(app, services.stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, services.stop)
