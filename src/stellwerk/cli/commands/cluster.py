@@ -21,7 +21,7 @@ COLUMNS: list[Column[SshCluster]] = [
 @click.group(
     "cluster",
     invoke_without_command=True,
-    epilog="Example: stw cluster add k017 --host ada@pc01 --host ada@pc02",
+    epilog="Example: stw cluster add k017 --host you@pc01 --host you@pc02",
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:
@@ -48,7 +48,7 @@ def ls(output: Output = Output()) -> None:  # noqa: B008 - a named tuple of plai
     )
 
 
-@command.command("add", epilog="Example: stw cluster add big --host ada@server.example")
+@command.command("add", epilog="Example: stw cluster add big --host you@server.example")
 @click.argument("name")
 @click.option(
     "--host",
