@@ -21,10 +21,10 @@ Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 def core_never_goes_through_a_set(sources: list[Source]) -> list[str]:
     core = [source for source in python_files(sources) if source.path.startswith(CORE)]
-    fields = {name for source in core for name in _set_fields(source.tree)}
+    fields = {name for source in core for name in _set_fields(source)}
     complaints: set[str] = set()
     for source in core:
-        for scope in (source.tree, *functions(source.tree)):
+        for scope in (source.tree, *functions(source)):
             known = _set_names(scope)
             complaints |= {
                 source.says(node, "goes through a set, whose order is chance: use sorted(…)")
@@ -91,8 +91,8 @@ def _set_names(scope: Scope) -> set[str]:
     return names
 
 
-def _set_fields(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _set_fields(source: Source) -> Iterator[str]:
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef):
             for member in node.body:
                 match member:
