@@ -109,8 +109,13 @@ def sources() -> dict[str, ast.Module]:
     }
 
 
-def made() -> Iterator[tuple[str, str, ast.Call]]:
+@cache
+def made() -> tuple[tuple[str, str, ast.Call], ...]:
     """Every place in the sources that makes a reason with a code written out there."""
+    return tuple(_made())
+
+
+def _made() -> Iterator[tuple[str, str, ast.Call]]:
     for path, tree in sources().items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or not node.args:
