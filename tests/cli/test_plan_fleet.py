@@ -216,14 +216,16 @@ def test_nothing_of_a_server_is_loaded_or_started(files: Path) -> None:
     assert not (files / "state").exists()
 
 
-def test_a_policy_that_makes_no_sense_is_an_error_of_the_task_that_names_it(stw: Stw) -> None:
+def test_a_policy_that_makes_no_sense_is_an_error_of_the_fleet_file(stw: Stw) -> None:
     """An expression that doesn't compile, with what may stand there."""
     selector = "{celSelector: {celExpressions: ['managedCluster.']}}"
     predicates = f"spec: {{predicates: [{{requiredClusterSelector: {selector}}}]}}"
     Path("fleet.yaml").write_text(FLEET.replace("spec: {}", predicates))
     result = stw("plan", "--fleet", "fleet.yaml", "train.yaml")
     assert result.code == 2
-    assert result.err.startswith("error[fleet/placement]  train.yaml  gpu: compilation failed")
+    place = f"fleet.yaml:{FLEET.count(chr(10))}:79"
+    said = "placement lab/gpu: compilation failed"
+    assert result.err.startswith(f"error[placement/spec]  {place}  {said}")
 
 
 def test_a_fleet_without_a_cluster_is_none(stw: Stw) -> None:
@@ -340,3 +342,24 @@ def test_what_two_documents_say_differently_is_told_once(stw: Stw) -> None:
     notes = [line for line in (result.out + result.err).splitlines() if "labels.kind" in line]
     assert len(notes) == 1, notes
     assert "is said differently" in notes[0]
+
+
+def test_placements_that_no_task_names_are_checked_too(stw: Stw) -> None:
+    """Each expression that doesn't compile, with its line in the fleet file."""
+    broken = """---
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {name: other}
+spec:
+  predicates:
+  - requiredClusterSelector:
+      celSelector:
+        celExpressions:
+        - "true"
+        - managedCluster.nonsense(
+"""
+    Path("fleet.yaml").write_text(FLEET + broken)
+    line = FLEET.count("\n") + 11
+    result = stw("plan", "--fleet", "fleet.yaml", "train.yaml")
+    assert result.code == 2
+    assert f"error[placement/spec]  fleet.yaml:{line}:11  placement default/other: " in result.err

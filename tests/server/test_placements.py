@@ -195,6 +195,9 @@ spec:
             "spec.predicates[0].requiredClusterSelector.celSelector.celExpressions[0]",
         ),
     ]
+    text = PLACEMENT + wrong + cel + NEAR
+    written = next(n for n, line in enumerate(text.split("\n"), 1) if "nonsense" in line)
+    assert (told["problems"][1]["file"], told["problems"][1]["line"]) == ("fleet.yaml", written)
     assert [one["key"] for one in stage.get("/v1/placements").json["items"]] == ["default/gold"]
     assert show(stage)["row"]["clusters"] == ["afar"]
     assert len(history(stage)) == 1

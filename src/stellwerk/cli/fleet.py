@@ -27,6 +27,7 @@ from stellwerk.core.place.changes import World, apply_changes
 from stellwerk.core.place.fleet_moves import differences
 from stellwerk.core.place.fleet_record import problems_of, record_of
 from stellwerk.core.place.on_fleet import Ask, FleetPlan, plan_on_fleet
+from stellwerk.core.place.placement_problems import problems_in
 from stellwerk.core.place.policies import OPEN, policy_of
 
 
@@ -105,7 +106,13 @@ def plan_fleet(wish: FleetWish) -> FleetPlanRecord:
 
 def _fleet(wish: FleetWish, problems: list[Problem]) -> FleetRead | None:
     text = _text(wish.fleet, problems)
-    return None if text is None else read_fleet(text, file=wish.fleet, now_ms=wish.at_ms)
+    if text is None:
+        return None
+    read = read_fleet(text, file=wish.fleet, now_ms=wish.at_ms)
+    # What the reference would trip over is what is asked of it, so that is left to the plan.
+    checked = [one for one in read.placements if not one.compat]
+    wrong = problems_in(checked, text, wish.fleet)
+    return replace(read, problems=(*read.problems, *wrong)) if wrong else read
 
 
 def _tasks(wish: FleetWish, problems: list[Problem]) -> tuple[Named, ...]:

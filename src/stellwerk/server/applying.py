@@ -45,31 +45,20 @@ def read(body: models.ApplyBody, now_ms: int) -> Reading:
         message = f"`{name[:80]}` can't be the name of a fleet file"
         help = "letters, digits, `-`, `_` and `.`; give one with `--as NAME`"
         problems.append(Problem("fleet/name", message, help))
-    for placement in found.placements:
-        problems += troubles(placement, body.file)
+    problems += _troubles(found.placements, body)
     if problems:
         raise SpecError(problems)
     keys = tuple(one.key for one in found.placements)
     return Reading(name, found, FleetFacts(found.sources, keys, found.score_sources))
 
 
-def troubles(placement: Placement, file: str) -> list[Problem]:
-    """What makes a placement one that can't be decided."""
-    from stellwerk.core.place.checks import all_troubles
-    from stellwerk.core.place.compat import rules_of
-    from stellwerk.core.place.expressions import Expressions
+def _troubles(placements: Sequence[Placement], body: models.ApplyBody) -> list[Problem]:
+    """What makes placements ones that can't be decided."""
+    if not placements:
+        return []
+    from stellwerk.core.place.placement_problems import problems_in
 
-    found = all_troubles(placement, rules_of(placement), Expressions())
-    return [
-        Problem(
-            "placement/spec",
-            f"placement {placement.key}: {one.message}",
-            one.help,
-            file=file,
-            path=f"spec.{one.path}" if one.path else "",
-        )
-        for one in found
-    ]
+    return problems_in(placements, body.text, body.file)
 
 
 def command_of(store: Store, body: models.ApplyBody, one: Reading, was: "Was") -> ApplyFleet:
