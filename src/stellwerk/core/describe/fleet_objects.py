@@ -34,8 +34,10 @@ from stellwerk.core.describe.fleet_gather import (
     place_of,
 )
 from stellwerk.core.describe.nodes import Node, Report
-from stellwerk.core.describe.placements import EFFECTS, object_name
+from stellwerk.core.describe.placements import object_name
+from stellwerk.core.describe.selectors import labels as read_labels
 from stellwerk.core.describe.selectors import selector, texts
+from stellwerk.core.describe.tolerations import EFFECTS
 from stellwerk.core.inventory.health import DEFAULT_LEASE_S
 from stellwerk.core.inventory.health import LEASE as LEASE_FACT
 from stellwerk.core.model.cluster import ScoreObject, Taint
@@ -69,9 +71,9 @@ def meta(report: Report, node: Node) -> Meta:
     metadata = node.get("metadata")
     name, namespace = object_name(report, node, metadata)
     found = {}
-    for key in ("labels", "annotations"):
+    for key, read in (("labels", read_labels), ("annotations", texts)):
         value = metadata.get(key) if metadata else None
-        found[key] = texts(report, value, f"metadata.{key}") or {} if value else {}
+        found[key] = read(report, value, f"metadata.{key}") or {} if value else {}
     deleting = metadata is not None and metadata.get("deletionTimestamp") is not None
     return Meta(name, namespace, found["labels"], found["annotations"], deleting)
 
@@ -247,16 +249,21 @@ def score_object(gathered: Gathered, report: Report, node: Node) -> None:
         report, status or Node("map", node.line, node.column), "status", fields,
         unknown=_passed_over,
     )  # fmt: skip
-    values: dict[str, int] = dict(found.get("scores", ()))
+    values: dict[str, int] = {}
+    for name, value, place in found.get("scores", ()):
+        if name in values:
+            message = f"`status.scores` says `{name[:60]}` twice: {values[name]} and {value}"
+            report.problem("fleet/duplicate", place, "status.scores", message, "remove one")
+        values[name] = value
     if gathered.first("AddOnPlacementScore", about.namespace, about.name, node=node):
         scores = ScoreObject(values, found.get("validUntil", 0), source="AddOnPlacementScore")
         gathered.score(about.namespace, about.name, scores)
 
 
-def _score(report: Report, node: Node, path: str) -> tuple[str, int] | None:
+def _score(report: Report, node: Node, path: str) -> tuple[str, int, Node] | None:
     found = read_map(report, node, path, {"name": filled_text, "value": score}, required=("name",))
     name, value = found.get("name"), found.get("value", 0 if "value" not in found else None)
-    return (name, value) if name is not None and value is not None else None
+    return (name, value, node) if name is not None and value is not None else None
 
 
 def score(report: Report, node: Node, path: str) -> int | None:

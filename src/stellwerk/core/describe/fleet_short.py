@@ -29,7 +29,7 @@ from stellwerk.core.describe.fleet_gather import SHORT, Gathered, Holding
 from stellwerk.core.describe.fleet_nodes import NODE_FIELDS, Machines, machine_list, machines_of
 from stellwerk.core.describe.fleet_objects import score, taint
 from stellwerk.core.describe.nodes import Node, Report
-from stellwerk.core.describe.selectors import texts
+from stellwerk.core.describe.selectors import labels, texts
 from stellwerk.core.model.cluster import Costs, ScoreObject
 from stellwerk.core.model.devices import find_device
 from stellwerk.core.model.fleet import SET_LABEL, ClusterSet
@@ -152,7 +152,7 @@ CLUSTER_FIELDS: dict[str, Reader] = {
     "zone": filled_text,
     "set": filled_text,
     "owner": filled_text,
-    "labels": texts,
+    "labels": labels,
     "claims": texts,
     "taints": list_of(taint),
     "nodes": machine_list,

@@ -33,6 +33,7 @@ from stellwerk.core.describe.placement_extras import (
 from stellwerk.core.describe.plain import node_of
 from stellwerk.core.describe.reader import read_documents
 from stellwerk.core.describe.selectors import claim_selector, selector, texts
+from stellwerk.core.describe.tolerations import loose_toleration, toleration
 from stellwerk.core.model.errors import SpecError
 from stellwerk.core.model.placement import (
     GroupRule,
@@ -53,7 +54,6 @@ REFERENCE_PRIORITIZERS = (
     "ResourceAllocatableCPU",
     "ResourceAllocatableMemory",
 )
-EFFECTS = ("NoSelect", "PreferNoSelect", "NoSelectIfNew")
 MODES = ("Additive", "Exact")
 SPEC_KEYS = (
     "clusterSets", "numberOfClusters", "predicates", "prioritizerPolicy", "tolerations",
@@ -192,7 +192,7 @@ def _spec(report: Report, node: Node | None, lenient: bool, stored: bool) -> _Sp
         "numberOfClusters": integer(0, 2**31 - 1),
         "predicates": list_of(_predicate),
         "prioritizerPolicy": _policy(lenient, 0 if stored else 1),
-        "tolerations": list_of(_loose_toleration if lenient else _toleration),
+        "tolerations": list_of(loose_toleration if lenient else toleration),
         "spreadPolicy": _spread,
         "decisionStrategy": _strategy(lenient),
     }
@@ -285,39 +285,6 @@ def _add_on(report: Report, node: Node, path: str) -> Prioritizer | None:
     return Prioritizer(score, resource=resource) if resource and score else None
 
 
-def _loose_toleration(report: Report, node: Node, path: str) -> Toleration:
-    fields = {
-        "key": text,
-        "operator": one_of(("Equal", "Exists"), keep_case=True),
-        "value": text,
-        "effect": one_of(EFFECTS, keep_case=True),
-        "tolerationSeconds": integer(),
-    }
-    found = read_map(report, node, path, fields)
-    return Toleration(
-        found.get("key", ""),
-        found.get("operator") or "Equal",
-        found.get("value", ""),
-        found.get("effect", ""),
-        found.get("tolerationSeconds"),
-    )
-
-
-def _toleration(report: Report, node: Node, path: str) -> Toleration | None:
-    found = _loose_toleration(report, node, path)
-    if found.operator == "Exists" and found.value:
-        message = f"`{path}`: `Exists` takes no value, and `{found.value[:60]}` is given"
-        remedy = "remove `value`, or write `operator: Equal`"
-        report.problem("spec/toleration", node.get("value") or node, path, message, remedy)
-        return None
-    if found.operator != "Exists" and not found.key:
-        message = f"`{path}`: `Equal` needs a key"
-        remedy = "name the taint under `key`, or write `operator: Exists` to tolerate every taint"
-        report.problem("spec/toleration", node, path, message, remedy)
-        return None
-    return found
-
-
 def _spread(report: Report, node: Node, path: str) -> tuple[SpreadConstraint, ...]:
     found = read_map(report, node, path, {"spreadConstraints": list_of(_constraint)})
     return tuple(found.get("spreadConstraints", ()))
@@ -350,6 +317,7 @@ def _strategy(lenient: bool) -> Reader:
         fields = {"clustersPerDecisionGroup": per_group, "decisionGroups": list_of(_group)}
         found = read_map(report, node, path, fields)
         rules = tuple(found.get("decisionGroups", ()))
+        _same_names(report, found, rules)
         return found.get("clustersPerDecisionGroup", "100%"), rules
 
     def per_group(report: Report, node: Node, path: str) -> str | None:
@@ -365,6 +333,19 @@ def _strategy(lenient: bool) -> Reader:
         return None
 
     return read
+
+
+def _same_names(report: Report, found: Found, rules: tuple[GroupRule, ...]) -> None:
+    """Two rules of one name give groups that nobody can tell apart."""
+    names: dict[str, int] = {}
+    for rule in rules:
+        names[rule.name] = names.get(rule.name, 0) + 1
+    for name, count in names.items():
+        if count > 1:
+            message = f"{count} decision groups are called `{name[:60]}`"
+            remedy = "give each a name of its own; each rule makes groups for itself"
+            place = found.place("decisionGroups")
+            report.notice("spec/duplicate", place, "decisionGroups", message, remedy)
 
 
 def _group(report: Report, node: Node, path: str) -> GroupRule | None:

@@ -35,6 +35,25 @@ _PART = re.compile(
 )
 
 
+LONGEST_LABEL = 63
+"""What Kubernetes allows for the value of a label."""
+LONGEST_TEXT = 262_144
+"""What Kubernetes allows for all annotations of an object together."""
+
+
+def labels(report: Report, node: Node, path: str) -> dict[str, str] | None:
+    """Labels: a map of texts. One that Kubernetes would refuse is accepted, and that is told."""
+    found = texts(report, node, path)
+    for entry in node.entries:
+        size = len(entry.value.text or "")
+        if LONGEST_LABEL < size <= LONGEST_TEXT:
+            where = f" (line {entry.value.line})" if entry.value.line else ""
+            message = f"`{path}.{entry.key[:80]}`{where} has {size} characters"
+            remedy = f"Kubernetes allows {LONGEST_LABEL} in the value of a label"
+            report.notice("spec/long-label", entry.value, path, message, remedy)
+    return found
+
+
 def texts(report: Report, node: Node, path: str) -> dict[str, str] | None:
     """A map of texts: labels, claims, annotations. Numbers and switches need quotes."""
     if node.kind != "map":
@@ -43,7 +62,11 @@ def texts(report: Report, node: Node, path: str) -> dict[str, str] | None:
     found: dict[str, str] = {}
     for entry in node.entries:
         value = entry.value.value
-        if isinstance(value, str):
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            message = f"`{path}.{entry.key[:80]}` has {len(value):,} characters"
+            remedy = f"at most {LONGEST_TEXT:,} may be"
+            report.problem("spec/too-large", entry.value, path, message, remedy)
+        elif isinstance(value, str):
             found[entry.key] = value
         elif entry.value.is_null:
             found[entry.key] = ""
