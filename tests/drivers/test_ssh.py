@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -70,13 +70,13 @@ def snapshot(place: FarPlace, files: dict[str, bytes]) -> str:
     return place.blobs.manifest(*entries)
 
 
-def trouble_of(place: FarPlace) -> SshTrouble:
+def trouble_of(place: FarPlace, accept: Sequence[str] = ()) -> SshTrouble:
     """Why a driver can't be opened."""
     driver = place.ssh_driver()
 
     async def try_it() -> None:
         try:
-            await driver.open()
+            await driver.open(accept)
         finally:
             await driver.close()
 
@@ -230,6 +230,9 @@ def test_a_host_key_is_never_taken_on_trust(place: FarPlace, server: Sshd) -> No
         server.fingerprint,
     )
     assert server.fingerprint in trouble.remedy
+    other = trouble_of(place, accept=["SHA256:another"])
+    assert (other.code, "--accept-host-key` names" in other.message) == (trouble.code, True)
+    assert server.fingerprint not in other.remedy
 
     async def accept() -> None:
         driver = place.ssh_driver()
@@ -242,7 +245,9 @@ def test_a_host_key_is_never_taken_on_trust(place: FarPlace, server: Sshd) -> No
     server.stop()
     server.new_host_key()
     server.start()
-    assert trouble_of(place).code == "ssh/host-key-changed"
+    changed = trouble_of(place)
+    assert changed.code == "ssh/host-key-changed"
+    assert f"-f {place.own_known_hosts} -R '[127.0.0.1]:{server.port}'" in changed.remedy
     assert (Path.home() / ".ssh" / "known_hosts").read_text() == ""
 
 
@@ -309,7 +314,9 @@ def test_nobody_gets_in_with_another_key(place: FarPlace) -> None:
     """And the remedy says how to make it so."""
     (Path.home() / ".ssh" / "id_ed25519").unlink()
     trouble = trouble_of(place)
-    assert (trouble.code, "ssh-copy-id" in trouble.remedy) == ("ssh/auth-failed", True)
+    (host,) = place.hosts
+    assert trouble.code == "ssh/auth-failed"
+    assert f"ssh-copy-id -p {host.port} {host.user}@{host.host}" in trouble.remedy
 
 
 def test_where_nobody_listens_it_is_refused(account: Account, tmp_path: Path) -> None:

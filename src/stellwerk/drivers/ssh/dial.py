@@ -7,7 +7,8 @@ fingerprint, which is kept in a file of ours: nothing of the user's is ever writ
 import asyncio
 import contextlib
 import os
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import asyncssh
@@ -55,24 +56,54 @@ class Dialer:
                 agent_forwarding=False,
             )
         except Exception as error:
-            raise _why(host, watcher, error, known) from error
+            raise self._why(host, watcher, error, accept) from error
         if watcher.accepted:
             self._keep(watcher.accepted)
         return connection
 
     def _trusted(self) -> asyncssh.SSHKnownHosts:
         """All that is known of hosts; a line that can't be read counts as none."""
-        known = asyncssh.SSHKnownHosts()
-        for path in (os.path.expanduser(USERS_FILE), str(self._own), MACHINES_FILE):
-            for line in _lines(path):
-                with contextlib.suppress(ValueError):
-                    known.load(line)
-        return known
+        return _read(self._files())
+
+    def _files(self) -> tuple[str, ...]:
+        return (os.path.expanduser(USERS_FILE), str(self._own), MACHINES_FILE)
+
+    def _why(
+        self, host: Host, watcher: "_Watcher", error: Exception, accept: Collection[str]
+    ) -> SshTrouble:
+        if watcher.shown is None or not isinstance(error, asyncssh.HostKeyNotVerifiable):
+            return of_connecting(host, error)
+        name, address, port, key = watcher.shown
+        known_by = [one for one in self._files() if _read([one]).match(name, address, port)[0]]
+        forget = "; ".join(
+            f"ssh-keygen -f {shlex.quote(one)} -R {shlex.quote(_named(name, port))}"
+            for one in known_by
+        )
+        return of_host_key(
+            host,
+            key.get_fingerprint(),
+            changed=bool(known_by),
+            forget=forget,
+            other_named=bool(accept),
+        )
 
     def _keep(self, lines: str) -> None:
         self._own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(self._own, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
             file.write(lines)
+
+
+def _named(host: str, port: int) -> str:
+    return host if port == 22 else f"[{host}]:{port}"
+
+
+def _read(paths: Iterable[str]) -> asyncssh.SSHKnownHosts:
+    known = asyncssh.SSHKnownHosts()
+    for path in paths:
+        for line in _lines(path):
+            with contextlib.suppress(ValueError):
+                known.load(line)
+    return known
 
 
 def _lines(path: str) -> list[str]:
@@ -81,16 +112,6 @@ def _lines(path: str) -> list[str]:
             return file.read().splitlines()
     except OSError:
         return []
-
-
-def _why(
-    host: Host, watcher: "_Watcher", error: Exception, known: asyncssh.SSHKnownHosts
-) -> SshTrouble:
-    if watcher.shown is None or not isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return of_connecting(host, error)
-    name, address, port, key = watcher.shown
-    others = known.match(name, address, port)[0]
-    return of_host_key(host, key.get_fingerprint(), changed=bool(others))
 
 
 class _Watcher(asyncssh.SSHClient):
@@ -108,6 +129,5 @@ class _Watcher(asyncssh.SSHClient):
         self.shown = (host, addr, port, key)
         if key.get_fingerprint() not in self._accept:
             return False
-        name = host if port == 22 else f"[{host}]:{port}"
-        self.accepted = f"{name} {key.export_public_key().decode().strip()}\n"
+        self.accepted = f"{_named(host, port)} {key.export_public_key().decode().strip()}\n"
         return True

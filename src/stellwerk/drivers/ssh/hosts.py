@@ -32,6 +32,11 @@ class Host(Struct, frozen=True, omit_defaults=True):
             (f"{self.user}@" if self.user else "") + name + (f":{self.port}" if self.port else "")
         )
 
+    def for_ssh(self) -> str:
+        """As `ssh` and `ssh-copy-id` take it, which know no `host:port`."""
+        name = (f"{self.user}@" if self.user else "") + self.host
+        return f"-p {self.port} {name}" if self.port else name
+
 
 def read_host(text: str, *, python: str = "", folder: str = "") -> Host:
     """Reads one; raises StellwerkError `ssh/host`."""

@@ -34,7 +34,8 @@ def of_connecting(host: Host, error: BaseException) -> SshTrouble:
             return error
         case asyncssh.PermissionDenied():
             message = f"{host} lets nobody in with the keys that are here ({error.reason})"
-            remedy = f"make `ssh {host}` work without a password: ssh-copy-id {host}"
+            named = host.for_ssh()
+            remedy = f"make `ssh {named}` work without a password: ssh-copy-id {named}"
             return SshTrouble("auth-failed", message, remedy)
         case asyncssh.KeyImportError() | asyncssh.KeyEncryptionError():
             message = f"a key for {host} can't be read: {error}"
@@ -45,7 +46,7 @@ def of_connecting(host: Host, error: BaseException) -> SshTrouble:
             return SshTrouble("config", f"the SSH configuration can't be read: {error}", remedy)
         case asyncssh.HostKeyNotVerifiable():
             message = f"the host key of {host} (or of a host on the way) isn't trusted"
-            remedy = f"log in once with `ssh {host}`, and compare its fingerprint"
+            remedy = f"log in once with `ssh {host.for_ssh()}`, and compare its fingerprint"
             return SshTrouble("host-key", message, remedy)
         case asyncssh.KeyExchangeFailed():
             message = f"{host} and this machine have no way to encrypt in common: {error.reason}"
@@ -58,6 +59,8 @@ def of_connecting(host: Host, error: BaseException) -> SshTrouble:
             return SshTrouble("unknown-name", f"nobody knows the name {host.host}", remedy)
         case ConnectionRefusedError():
             remedy = "is sshd running there, on this port?"
+            if not host.port:
+                remedy += f" (22, or the `Port` of ~/.ssh/config; {host}:PORT names another)"
             return SshTrouble("refused", f"{host} refuses connections", remedy)
         case OSError() if error.errno in NO_ROUTE:
             remedy = "is it switched on, and is the network (or VPN) up?"
@@ -69,17 +72,30 @@ def of_connecting(host: Host, error: BaseException) -> SshTrouble:
             return SshTrouble("fault", f"{host} can't be reached: {error!r:.200}", "")
 
 
-def of_host_key(host: Host, fingerprint: str, *, changed: bool) -> SshTrouble:
-    """A key that nobody has accepted, or another than was accepted."""
+def of_host_key(
+    host: Host, fingerprint: str, *, changed: bool, forget: str = "", other_named: bool = False
+) -> SshTrouble:
+    """A key that nobody has accepted, or another than was accepted.
+
+    ``forget`` is the command that removes the old one; ``other_named``: somebody has named
+    fingerprints, and this isn't one of them.
+    """
     more = {"fingerprint": fingerprint, "changed": changed}
     if changed:
         message = f"{host} shows another host key than before: {fingerprint}"
         remedy = (
-            "if it was set up anew, remove the old one with `ssh-keygen -R` (or from the server's "
-            "ssh/known_hosts); if not, somebody may be in between"
+            f"if it was set up anew, remove the old one with `{forget or 'ssh-keygen -R'}`; "
+            "if not, somebody may be in between"
         )
         return SshTrouble("host-key-changed", message, remedy, **more)
     message = f"the host key of {host} isn't known: {fingerprint}"
+    if other_named:
+        message += ", which isn't what `--accept-host-key` names"
+        remedy = (
+            "ask the machine itself, by `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`; if it "
+            "says another one too, somebody may be in between"
+        )
+        return SshTrouble("host-key-unknown", message, remedy, **more)
     remedy = f"compare it, then add `--accept-host-key {fingerprint}`, or log in once with ssh"
     return SshTrouble("host-key-unknown", message, remedy, **more)
 
