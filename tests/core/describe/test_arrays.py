@@ -33,6 +33,12 @@ def test_index_sets(written: str, indices: tuple[int, ...], limit: int) -> None:
     assert (found.indices, found.limit) == (indices, limit)
 
 
+@pytest.mark.parametrize("written", ["0-4000001", "0-10000000", "99999999999"])
+def test_an_index_that_is_too_high_is_told_as_such(written: str) -> None:
+    """However many digits it has."""
+    assert read_array(written) == "indices go up to 4,000,000"
+
+
 @pytest.mark.parametrize(
     "written",
     ["", "a", "3-1", "0-9:0", "1,,2", "-1", "0-9%", "0-9%x", "0-9%0", "1-4000001", "0-100000",

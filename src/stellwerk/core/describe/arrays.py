@@ -18,7 +18,7 @@ MOST_ELEMENTS = 100_000
 HIGHEST_INDEX = 4_000_000
 AFTER_REMEDY = "write `ok:NAME`, `any:NAME` or `fail:NAME`, several with commas between them"
 ARRAY_REMEDY = "write `0-99`, `1,5,9` or `0-99%8` for at most 8 at a time"
-_SPAN = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", re.ASCII)
+_SPAN = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", re.ASCII)
 _LIMIT = re.compile(r"\d{1,6}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
