@@ -13,6 +13,7 @@ import pytest
 
 from stellwerk import Client
 from stellwerk.client import UnreachableError
+from stellwerk.core.model.errors import StellwerkError
 from stellwerk.runtime.removing import remove_tree
 
 submitit = pytest.importorskip("submitit", reason="submitit isn't installed")
@@ -119,6 +120,30 @@ def test_a_job_is_cancelled(executor: Any) -> None:
     job.cancel()
     with Client() as client:
         assert client.wait(job.job_id, timeout_s=30).phase == "Cancelled"
+
+
+def test_what_was_cancelled_says_so(executor: Any) -> None:
+    """Also where the call had begun, and submitit takes the notice for the end of its time."""
+    job = executor.submit(time.sleep, 600)
+    deadline = time.monotonic() + 60
+    while "Starting with" not in (job.stdout() or ""):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    job.cancel()
+    error = job.exception()
+    assert isinstance(error, submitit.core.utils.UncompletedJobError)
+    assert "cancelled" in str(error)
+    assert "timed-out" not in str(error)
+
+
+def test_a_number_of_gpus_is_one_of_any_kind(executor: Any) -> None:
+    """As `gpus_per_node` is meant in submitit; `stellwerk_gpus` names the kind."""
+    executor.update_parameters(gpus_per_node=2)
+    with pytest.raises(StellwerkError, match="2 GPUs of 1\\+ GiB asked"):
+        executor.submit(abs, 1)
+    executor.update_parameters(stellwerk_gpus="B200:2")
+    with pytest.raises(StellwerkError, match="B200"):
+        executor.submit(abs, 1)
 
 
 def test_several_nodes_are_refused(executor: Any) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
 from submitit.core import core, job_environment, logger, utils
 
 from stellwerk.client.api import Client
@@ -27,6 +28,12 @@ R_co = TypeVar("R_co", covariant=True)
 
 PUT_BACK = 85
 """The exit status of a job that saved and wants to go on later."""
+
+NOT_PUT_BACK = "Job not requeued because"
+"""What submitit says where a job was told to stop and has nothing to save, or no time left."""
+
+ANY_GPU = "1GB+"
+"""submitit's `gpus_per_node` is a number; `stellwerk_gpus` names the kind."""
 
 SIGNAL_DELAY_S = 90.0
 DEFAULT_TIMEOUT_MIN = 5
@@ -94,11 +101,22 @@ class StellwerkJob(core.Job[R_co]):
 
     def _get_outcome_and_result(self) -> tuple[str, Any]:
         try:
-            return super()._get_outcome_and_result()
+            outcome, result = super()._get_outcome_and_result()
         except utils.UncompletedJobError as error:
             with Client() as client:
                 show = client.get(self.job_id)
             raise utils.UncompletedJobError(f"{why_none(show)}\n{error}") from error
+        if outcome == "error" and NOT_PUT_BACK in str(result):
+            self._raise_if_cancelled()
+        return outcome, result
+
+    def _raise_if_cancelled(self) -> None:
+        """Of one that was cancelled submitit would tell that its time was over."""
+        with Client() as client:
+            client.wait(self.job_id)
+            show = client.get(self.job_id)
+        if show.phase == "Cancelled":
+            raise utils.UncompletedJobError(str(why_none(replace(show, runs=[]))))
 
 
 class StellwerkJobEnvironment(job_environment.JobEnvironment):
@@ -131,8 +149,8 @@ class StellwerkJobEnvironment(job_environment.JobEnvironment):
 
 class StellwerkExecutor(core.PicklingExecutor):
     """Submits calls as workloads. Parameters are submitit's own, and with the prefix `stellwerk_`:
-    `infra`, `queue`, `priority`, `gpu_memory`, `env`, `labels`, `setup`, `signal_delay_s`,
-    `array_parallelism`.
+    `infra`, `queue`, `priority`, `gpus`, `gpu_memory`, `env`, `labels`, `setup`,
+    `signal_delay_s`, `array_parallelism`.
     """
 
     job_class = StellwerkJob
@@ -155,8 +173,8 @@ class StellwerkExecutor(core.PicklingExecutor):
     @classmethod
     def _valid_parameters(cls) -> set[str]:
         return {
-            "infra", "queue", "priority", "gpu_memory", "env", "labels", "setup", "signal_delay_s",
-            "array_parallelism",
+            "infra", "queue", "priority", "gpus", "gpu_memory", "env", "labels", "setup",
+            "signal_delay_s", "array_parallelism",
         }  # fmt: skip
 
     def _internal_update_parameters(self, **kwargs: Any) -> None:
@@ -203,8 +221,10 @@ class StellwerkExecutor(core.PicklingExecutor):
             "time_limit": f"{max(1, round(timeout_s))}s",
         }
         names = {"cpus_per_task": "cpus", "mem_gb": "memory", "gpus_per_node": "gpus"}
-        names |= {key: key for key in ("infra", "queue", "priority", "gpu_memory")}
+        names |= {key: key for key in ("infra", "queue", "priority", "gpus", "gpu_memory")}
         overrides |= {flag: str(given[key]) for key, flag in names.items() if given.get(key)}
+        if overrides.get("gpus", "").isdecimal():
+            overrides["gpus"] = f"{ANY_GPU}:{overrides['gpus']}"
         limit = given.get("array_parallelism")
         return Wish(
             argv=self._argv(),
