@@ -19,7 +19,7 @@ soak_script := scripts/soak
 bench_script := bench/run
 gpu_script := scripts/gpu
 
-.PHONY: help run test lint lab soak bench gpu format pins environment clean
+.PHONY: help run test lint layout lab soak bench gpu format pins environment clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -32,13 +32,16 @@ environment:
 run: environment
 	$(bin)/stellwerk run examples/digits/task.yaml --env "PYTHON=$(CURDIR)/$(bin)/python"
 
-test: lint
-	@scripts/tests $(workers) $(if $(slowest),--durations=$(slowest))
+test: environment layout
+	@scripts/check $(workers) $(if $(slowest),--durations=$(slowest))
 
-lint: environment
+lint: environment layout
+	$(bin)/mypy
+
+# What takes no time; the types are checked beside the tests.
+layout: environment
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
-	$(bin)/mypy
 	$(bin)/lint-imports --no-logo
 
 # Real engines: takes what the machine has, and says what it left out.
