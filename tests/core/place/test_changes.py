@@ -13,14 +13,23 @@ from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.fleet import Latency
 from stellwerk.core.model.placement import Limits, Placement, Prioritizer, Toleration
 from stellwerk.core.model.placing import Change as Turn
+from stellwerk.core.model.resources import (
+    Allocation,
+    DeviceShare,
+    GpuRequest,
+    NodeAllocation,
+    Request,
+)
 from stellwerk.core.place.changes import CHANGES, World, apply_changes, phrase_of
 from stellwerk.core.place.fleet_record import record_of
+from stellwerk.core.place.freeing import cards_freed, fewest_cards
 from stellwerk.core.place.on_fleet import Ask, plan_on_fleet
 from stellwerk.core.place.policies import OPEN, policy_of
 from tests.core.place.small_fleets import (
     DATA,
     GIB,
     NOW_MS,
+    ask,
     chance_fleet,
     chance_task,
     cluster,
@@ -118,6 +127,29 @@ def test_room_is_freed_in_full_or_by_cards() -> None:
     for phrase, free in (("free a", 4), ("free a gpus=1", 1), ("free a gpus=3", 3)):
         (node_after,) = apply_changes(before, (phrase,)).fleet.clusters[0].nodes
         assert sum(not one.foreign_bytes for one in node_after.devices) == free
+
+
+def test_cards_are_freed_together_and_only_as_many_as_are_enough() -> None:
+    """On the node where the least is in the way; what is told of a shortage is just that."""
+    one = cluster("a", node("n1", "L40S", 4), node("n2", "L40S", 4), node("n3", "L40S", 2))
+    taken = tuple(
+        Allocation("a", (NodeAllocation(name, 1000, devices=(DeviceShare(index, 48 * GIB),)),))
+        for name, indexes in (("n1", (0, 1, 2)), ("n2", (0, 1)))
+        for index in indexes
+    )
+    freed, left = cards_freed(one, taken, 4)
+    assert [part.node for each in left for part in each.nodes if part.devices] == ["n1"] * 3
+    assert fewest_cards(freed, left, Request(1000, gpu=GpuRequest(4)), 1) == 4
+    assert fewest_cards(one, taken, Request(1000, gpu=GpuRequest(4)), 1) == 4
+    assert fewest_cards(one, taken, Request(1000, gpu=GpuRequest(4)), 2) == 8
+    assert fewest_cards(one, taken, Request(900_000, gpu=GpuRequest(4)), 1) == 0
+    wants = task("run: x\nresources: {accelerators: L40S:4, cpus: 1}\n")
+    before = World(fleet_of(one, taken=taken), (OPEN,), NOW_MS, (replace(wants, name="t"),))
+    plan = plan_on_fleet([ask(wants)], before.fleet, NOW_MS)
+    (refused,) = record_of(plan.answers[0]).candidates
+    assert [each.change_if for each in refused.refusals] == ["free a gpus=4"]
+    after = apply_changes(before, ("free a gpus=4",))
+    assert plan_on_fleet([ask(wants)], after.fleet, NOW_MS).answers[0].choice.clusters == ("a",)
 
 
 def test_prices_scores_and_data_are_what_is_said() -> None:

@@ -165,7 +165,8 @@ class Change(Struct, frozen=True, omit_defaults=True):
     """A change that would turn one failed rule.
 
     ``kind``: label, unlabel, claim, unclaim (of the cluster), tolerate, limit (of the placement),
-    bind (a set to the namespace), open (a window), free (room), add (what it hasn't got at all),
+    bind (a set to the namespace), open (a window), free (room; ``effect`` says how little is enough
+    if that is known), add (what it hasn't got at all),
     tell (a fact), expression, remedy (what the catalogue says of the reason that is ``key``).
     """
 

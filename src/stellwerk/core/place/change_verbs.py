@@ -27,6 +27,7 @@ from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.quantity import GIB, SECOND_MS, BadQuantity, parse_duration
 from stellwerk.core.model.task import Task
+from stellwerk.core.place.freeing import cards_freed
 
 EFFECTS = get_args(TaintEffect)
 SCORE_MAX = 100
@@ -166,7 +167,9 @@ def _in_state(cluster: Cluster, node: str, *, ready: bool) -> Cluster:
 
 
 def free(world: World, name: str, written: str = "") -> World:
-    """A cluster on which nobody has anything, or at least so many whole accelerators are free."""
+    """A cluster on which nobody has anything, or at least so many whole accelerators are free:
+    together on one node, if one has as many.
+    """
     if not written:
         changed = clusters_changed(world, name, _without_others)
         taken = tuple(one for one in world.fleet.taken if one.cluster != name)
@@ -187,41 +190,10 @@ def free(world: World, name: str, written: str = "") -> World:
 
 
 def _freed(world: World, name: str, wanted: int) -> World:
-    """Takes others off devices, those that are free already first, in the order of the nodes."""
-    held: dict[tuple[str, int], bool] = {}
-    for allocation in world.fleet.taken:
-        for part in allocation.nodes if allocation.cluster == name else ():
-            held.update({(part.node, share.index): True for share in part.devices})
+    """Takes others off devices, on one node if it has as many."""
     cluster = next(one for one in world.fleet.clusters if one.name == name)
-    devices = [(node.name, device) for node in cluster.nodes for device in node.devices]
-    devices.sort(key=lambda one: (one[0], one[1].index) in held or one[1].foreign_bytes > 0)
-    cleared = {(node, device.index): True for node, device in devices[:wanted]}
-    nodes = tuple(
-        replace(
-            node,
-            devices=tuple(
-                replace(one, foreign_bytes=0) if (node.name, one.index) in cleared else one
-                for one in node.devices
-            ),
-        )
-        for node in cluster.nodes
-    )
-    taken = tuple(
-        replace(
-            one,
-            nodes=tuple(
-                replace(
-                    part,
-                    devices=tuple(s for s in part.devices if (part.node, s.index) not in cleared),
-                )
-                for part in one.nodes
-            ),
-        )
-        if one.cluster == name
-        else one
-        for one in world.fleet.taken
-    )
-    changed = clusters_changed(world, name, lambda one: replace(one, nodes=nodes))
+    freed, taken = cards_freed(cluster, world.fleet.taken, wanted)
+    changed = clusters_changed(world, name, lambda _: freed)
     return replace(changed, fleet=replace(changed.fleet, taken=taken))
 
 

@@ -224,7 +224,7 @@ CHANGES: dict[str, Change] = {
         1,
         2,
         verbs.free,
-        "nobody has anything there; or so many cards are free",
+        "nobody has anything there; or so many cards are free, on one node if it has them",
     ),
     "add": Change("add CLUSTER H100:8", 2, 2, verbs.add, "one node more, with these"),
     "taint": Change("taint CLUSTER KEY=VALUE:NoSelect", 2, 2, verbs.taint, "work is kept away"),
@@ -264,7 +264,9 @@ def phrase_of(cluster: str, change: Turn | None) -> str:
         case "open":
             return f"window {cluster} open"
         case "free":
-            return f"{'resume' if change.key == 'ready nodes' else 'free'} {cluster}"
+            if change.key == "ready nodes":
+                return f"resume {cluster}"
+            return f"free {cluster} {change.effect}".rstrip()
         case _:
             return ""
 

@@ -32,6 +32,7 @@ from stellwerk.core.model.resources import (
 )
 from stellwerk.core.place.candidates import answers_to, cannot
 from stellwerk.core.place.filters_demand import DEVICES, KINDS, lacking, more, told
+from stellwerk.core.place.freeing import fewest_cards
 from stellwerk.core.place.room import Room, fit, gpu_name
 
 Parts = tuple[NodeAllocation, ...]
@@ -213,8 +214,10 @@ def _lacks(
 ) -> list[FailedRule]:
     rule = f"room for {nodes} times what is asked" if nodes > 1 else "room for what is asked"
     failed = []
+    gpus = fewest_cards(cluster, taken, request, nodes)
+    enough = f"gpus={gpus}" if gpus else ""
     for short in lacking(cluster, taken, request, nodes):
-        found, change = told(short), Change("free", more(short), short.resource)
+        found, change = told(short), Change("free", more(short), short.resource, effect=enough)
         if request.gpu is not None and short.largest <= 0:
             wanted = cards(request.gpu)
             found = f"has {devices_of(cluster)}, asked is {wanted}"
