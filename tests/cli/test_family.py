@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stellwerk.core.model.gates import ARRAY_LABEL
 from tests.cli.conftest import Stw
 from tests.cli.jobs import ended
 from tests.client.fake_server import FakeServer, refuses, row, show
@@ -26,7 +27,7 @@ def over(server: FakeServer) -> FakeServer:
     server.on("GET", "/v1/workloads/digits/wait", ended() | {"runs": 1})
     server.on("GET", "/v1/workloads/digits/explain", ended() | {"run": 1, "decision": None})
     server.on("GET", "/v1/workloads/w-1/logs", {})
-    element = _row("digits-7", "Running", labels={"stellwerk/array": "digits"})
+    element = _row("digits-7", "Running", labels={ARRAY_LABEL: "digits"})
     _family(server, _row("digits-2", "Running"), element, _row("digits-x", "Running"))
     return server
 

@@ -79,6 +79,24 @@ def test_the_whole_array_is_cancelled_by_its_name(real: Stage) -> None:
     real.until(lambda: len(real.driver.stopped) == 4, "the others are told")
 
 
+def test_what_a_cancelled_array_came_to_is_told_of_those_that_were_cancelled(real: Stage) -> None:
+    """However many were over by then; of one that was over as a whole it says so, and how."""
+    submitted(real, "fit", array="0-3")
+    real.until(lambda: len(real.driver.started) == 4, "all are started")
+    over(real, "fit-0")
+    over(real, "fit-1")
+    over(real, "fit-2", 1)
+    real.until(lambda: phases(real, "fit").get("Failed") == 1, "three are over")
+    answer = real.post("/v1/workloads/fit/cancel").json
+    assert answer["phase"] in {"Starting", "Running", "Stopping", "Cancelled"}
+    assert answer.get("over_since_ms") is None
+    over(real, "fit-3")
+    real.until(lambda: real.get("/v1/arrays/fit").json["over"], "all are over")
+    answer = real.post("/v1/workloads/fit/cancel").json
+    assert answer["phase"] == "Failed"
+    assert answer["over_since_ms"] > 0
+
+
 def test_names_of_arrays_meet_no_others(real: Stage) -> None:
     """Another array of the name is numbered as a whole, and so is one whose element is taken."""
     assert submitted(real, "fit", array="0-3")["name"] == "fit"

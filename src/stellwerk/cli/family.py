@@ -10,6 +10,7 @@ from stellwerk.client.api import Client
 from stellwerk.client.parts import list_query
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import Headline, Row
+from stellwerk.core.model.gates import ARRAY_LABEL
 
 READ = 200
 TOLD = 3
@@ -47,9 +48,7 @@ def _numbered(client: Client, base: str, *, all: bool) -> Sequence[Row]:
         rows = client.listing(list_query(all=all, name=f"{base}*"), limit=READ).items
     except ApiError:
         return []  # it is a remark beside an answer that is there already
-    return [
-        one for one in rows if _base_of(one.name) == base and "stellwerk/array" not in one.labels
-    ]
+    return [one for one in rows if _base_of(one.name) == base and ARRAY_LABEL not in one.labels]
 
 
 def _base_of(name: str) -> str:

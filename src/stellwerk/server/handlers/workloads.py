@@ -1,6 +1,7 @@
 """Submitting work, looking at it, and steering it."""
 
 import asyncio
+from collections import Counter
 from typing import Annotated, Any, cast, get_args
 
 import msgspec
@@ -13,7 +14,7 @@ from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.workload import ENDED, WAITING, Phase, Workload
 from stellwerk.server.arrays import array_name, array_of
 from stellwerk.server.bulk import change_many
-from stellwerk.server.bulk_models import ChangeMany
+from stellwerk.server.bulk_models import ChangedMany, ChangeMany
 from stellwerk.server.models import (
     Batch,
     CancelBody,
@@ -347,8 +348,16 @@ async def _whole_array(
         return None
     key = request.headers.get("idempotency-key", "")
     found = await change_many(services, change, (), actor_of(request), key)
-    phase = max(found.phases, key=lambda one: found.phases[one], default="Succeeded")
-    return Changed(array.id, array.name, phase)
+    return _changed_whole(array.id, array.name, found)
+
+
+def _changed_whole(id: str, name: str, found: ChangedMany) -> Changed:
+    """What most of those came to that were changed; where all were over, the worst end."""
+    now = Counter(one.phase for one in found.items if one.over_since_ms is None)
+    if now or not found.items:
+        return Changed(id, name, max(now, key=now.__getitem__, default="Succeeded"))
+    worst = next((one for one in ("Failed", "Cancelled") if one in found.phases), "Succeeded")
+    return Changed(id, name, worst, max(one.over_since_ms or 0 for one in found.items))
 
 
 async def _order(
