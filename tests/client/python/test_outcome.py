@@ -90,10 +90,10 @@ def show(reason: RenderedReason | None) -> Show:
 
 def test_the_reason_is_told_in_words() -> None:
     """With the last lines, what to do, and the code for programs."""
-    reason = RenderedReason("out_of_memory", "ended", "you", "it used all", "ask for more", {})
+    reason = RenderedReason("out_of_memory", "ended", "you", "it used all", "`stw logs NAME`", {})
     error = why_none(show(reason))
     assert (error.workload, error.reason) == ("fit", "out_of_memory")
-    assert "fit: it used all\n  | step 7\n  | step 8  help: ask for more" in str(error)
+    assert "fit: it used all\n  | step 7\n  | step 8  help: `stw logs fit`" in str(error)
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, CallError)
     assert (again.workload, str(again)) == ("fit", str(error))

@@ -91,6 +91,7 @@ def why_none(show: Show) -> CallError:
         remedy = "return from the function instead; `stw logs` shows what it printed"
     else:
         code, sentence, remedy = reason.code, reason.sentence, reason.remedy
+    remedy = remedy.replace(" NAME", f" {show.name}")
     lines = "".join(f"\n  | {line}" for line in (last.last_lines if last else [])[-TOLD_LINES:])
     problem = Problem(f"call/{code}", f"{show.name}: {sentence}{lines}", remedy)
     return CallError(problem, show.name, code)
