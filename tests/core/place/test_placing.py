@@ -160,6 +160,8 @@ def test_runtime_errors_are_told_by_cluster() -> None:
     assert choice.clusters == ("a",)
     failed = explain(one, choice, columns, NOTHING, ["b"])[0].failed
     assert [rule.found for rule in failed] == ['Key not found in map : "tier"']
+    assert failed[0].change is not None
+    assert failed[0].change.text == f"a label `tier`, such that `{rule.cel[0]}` is true"
 
 
 GPUS = tuple(Device(number, "A100", 80 * GIB) for number in range(4))

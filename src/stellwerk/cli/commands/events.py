@@ -8,12 +8,14 @@ import click
 import msgspec
 
 from stellwerk.cli import family
+from stellwerk.cli.errors import CommandError
 from stellwerk.cli.output import Output, list_options, narrate, write_data, write_lines, write_list
 from stellwerk.cli.render.events import columns, line_of
 from stellwerk.cli.session import complete_names, connect, now_ms
 from stellwerk.client.api import Client
 from stellwerk.client.refusals import ApiError
-from stellwerk.client.wire import EventRecord
+from stellwerk.client.wire import EventRecord, Show
+from stellwerk.core.model.errors import StellwerkError
 
 SHOWN = 100
 NAMED = 500
@@ -68,13 +70,32 @@ def events(
 def story(name: str, output: Output) -> None:
     """Print one workload's whole history, a sentence per fact."""
     client = connect()
-    found = client.get(name)
+    found = _workload(client, name)
     records = list(client.events(workload=found.id))
     names = {found.id: found.name, **_names_of_others(client, records)}
     write_list(records, columns(now_ms(), names), output, name=lambda record: str(record.seq))
     if output.for_people:
         for line in [*family.later_ones(client, name, found), f"next: stw show {found.name}"]:
             narrate(line)
+
+
+def _workload(client: Client, name: str) -> Show:
+    """The workload of a name; a placement, which has no story, is told with what it has."""
+    try:
+        return client.get(name)
+    except ApiError as error:
+        key = _placement(client, name) if error.code == "find/workload" else ""
+        if not key:
+            raise
+        message, help = f"`{name}` is a placement", f"stw placement history {key}"
+        raise CommandError(error.code, message, help, exit_code=error.exit_code) from error
+
+
+def _placement(client: Client, name: str) -> str:
+    try:
+        return client.placement(name).row.key
+    except StellwerkError:
+        return ""
 
 
 def _names_of_others(client: Client, records: Sequence[EventRecord]) -> dict[str, str]:

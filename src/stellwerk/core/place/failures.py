@@ -6,6 +6,7 @@ limit as high as the cluster needs. Of several predicates only the nearest needs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,6 +24,8 @@ from stellwerk.core.place.expressions import Expressions
 from stellwerk.core.place.filters_demand import more, shortfalls, told
 from stellwerk.core.place.filters_limits import PRICE, usd_per_hour
 from stellwerk.core.place.matching import matches, meets
+
+_NO_KEY = re.compile(r'Key not found in map : "(.*)"')
 
 
 class Facts:
@@ -121,10 +124,20 @@ def _predicate(
             continue
         kept = [one.partition(": ")[2] for one in details if one.startswith(f"`{expression}`: ")]
         found = kept[0] if kept else said if isinstance(said, str) else "it is false"
-        text = f"what makes `{expression}` true"
-        change = Change("expression", text, value=expression)
+        change = Change("expression", _what_makes_true(expression, found), value=expression)
         failed.append(FailedRule("Predicate", expression, found, change))
     return failed
+
+
+def _what_makes_true(expression: str, found: str) -> str:
+    """The change of the cluster that is needed; if a key isn't there, it is named."""
+    missing = _NO_KEY.search(found)
+    if missing is None:
+        return f"what makes `{expression}` true"
+    key = missing[1]
+    of_labels = re.search(rf"""labels(?:\.|\[["']){re.escape(key)}\b""", expression)
+    what = "a label" if of_labels else "a value for"
+    return f"{what} `{key}`, such that `{expression}` is true"
 
 
 def _selector(
