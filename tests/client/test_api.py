@@ -2,12 +2,13 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stellwerk.client import ApiError, Client, Submission, UnreachableError
 from stellwerk.core.model.errors import SpecError, StellwerkError
-from tests.client.fake_server import FakeServer, Says, refuses, row, show
+from tests.client.fake_server import Asked, FakeServer, Says, refuses, row, show
 
 SUBMITTED = {"id": "w-1", "name": "digits", "phase": "Pending", "notices": []}
 
@@ -247,6 +248,27 @@ def test_a_connection_that_the_server_let_go_is_opened_again(
     assert kept.sock is not None
     kept.sock.shutdown(2)
     assert client.clusters() == ()
+
+
+def test_a_fleet_is_applied_once_more_if_the_connection_is_cut(
+    server: FakeServer, client: Client
+) -> None:
+    """Under the same key, and no third time."""
+
+    def apply(_: Asked) -> Any:
+        if len(server.bodies("POST", "/v1/fleet/apply")) in {1, 3, 4}:
+            return Says([b"{"], cut=True)
+        return {"name": "fleet.yaml"}
+
+    server.on("POST", "/v1/fleet/apply", apply)
+    assert client.apply_fleet("kind: x").name == "fleet.yaml"
+    keys = [one.headers["Idempotency-Key"] for one in server.asked if one.method == "POST"]
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+    client.close()
+    with pytest.raises(UnreachableError):
+        client.apply_fleet("kind: x")
+    assert len(server.bodies("POST", "/v1/fleet/apply")) == 4
 
 
 def test_threads_may_share_a_client(server: FakeServer, client: Client) -> None:

@@ -261,7 +261,7 @@ class PlacementCalls(Requests):
         before; with `dry_run` it only tells what that would change.
         """
         body = {"text": text, "file": file, "name": name, "dry_run": dry_run}
-        return self._order("/v1/fleet/apply", Applied, body, key=key, timeout_s=600)
+        return self._order("/v1/fleet/apply", Applied, body, key=key, timeout_s=600, again=True)
 
     def placements(self) -> tuple[PlacementRow, ...]:
         """All placements, by key."""
@@ -273,7 +273,7 @@ class PlacementCalls(Requests):
 
     def delete_placement(self, name: str, *, key: str = "") -> Deleted:
         """Forgets a placement; work that names it waits."""
-        return self._order(f"{_path(name)}/delete", Deleted, key=key)
+        return self._order(f"{_path(name)}/delete", Deleted, key=key, again=True)
 
     def explain_placement(
         self,

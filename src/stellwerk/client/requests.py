@@ -6,7 +6,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from stellwerk.client.connection import Answer, Transport
+from stellwerk.client.connection import Answer, Transport, UnreachableError
 from stellwerk.client.launch import ensure_server
 from stellwerk.client.parts import decode, new_key
 from stellwerk.client.refusals import refusal
@@ -67,10 +67,21 @@ class Requests:
         *,
         key: str = "",
         timeout_s: float | None = None,
+        again: bool = False,
     ) -> T:
-        """Sends a command under a key of its own, so that a repeated request is the same."""
+        """Sends a command under a key of its own, so that a repeated request is the same.
+
+        With `again` it is repeated once if the connection is cut, as by a server that dies; one is
+        started then if need be.
+        """
         data, headers = msgspec.json.encode(body or {}), {"Idempotency-Key": key or new_key()}
-        answer = self._send("POST", target, data, timeout_s=timeout_s, headers=headers)
+        try:
+            answer = self._send("POST", target, data, timeout_s=timeout_s, headers=headers)
+        except UnreachableError as error:
+            if not again or isinstance(error.__cause__, TimeoutError):
+                raise
+            self.ensure_server()
+            answer = self._send("POST", target, data, timeout_s=timeout_s, headers=headers)
         return decode(answer.body, kind)
 
     def _get(self, target: str, kind: type[T]) -> T:
