@@ -8,7 +8,7 @@ from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import ShapeId, digest, workload_of
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.state import State
-from stellwerk.engine.placements import standing_batch
+from stellwerk.engine.standing_batch import standing_batch
 from stellwerk.store import Batch
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ This module and what it imports (numpy, expressions) are loaded when there is a 
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,7 @@ from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.ids import DIGEST_LENGTH
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Choice, PlacingContext
+from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.standing import Decided, Inputs, Refusal, Standing, StoredDecision
 from stellwerk.core.place.explained import unpacked_bits
 from stellwerk.core.place.failures import Facts, failures
@@ -54,6 +55,7 @@ class Decider:
         self._words: dict[tuple[str, str], Refusal] = {}
         self._choices: dict[str, Choice] = {}
         self._here: dict[str, None] = {}
+        self._held: dict[str, tuple[Allocation, ...]] = {}
 
     def apply(self, put: Iterable[Standing], dropped: Iterable[str], here: Iterable[str]) -> None:
         """Takes over placements; ``here`` are the clusters that can run work."""
@@ -71,6 +73,23 @@ class Decider:
             if self._placer is not None:
                 self._put(self._placer, one)
 
+    def hold(self, own: Mapping[str, tuple[Allocation, ...]]) -> None:
+        """Takes what the work of placements holds now; it is asked anew where it matters."""
+        for key, held in own.items():
+            self._held[key] = held
+            if not held:
+                del self._held[key]
+            one = self._standing.get(key)
+            if one is not None and one.placement.demand is not None:
+                self._choices.pop(key, None)
+                if self._placer is not None:
+                    self._placer.know(key, held)
+
+    def _own(self, key: str) -> tuple[Allocation, ...]:
+        """What a placement's own work holds; of one that asks for no room nobody looks at it."""
+        asks = self._standing[key].placement.demand is not None
+        return self._held.get(key, ()) if asks else ()
+
     def _spec(self, placement: Placement) -> str:
         id, data = packed(placement)
         self._facts.part(id, data)
@@ -79,11 +98,17 @@ class Decider:
     def _put(self, placer: Placer, one: Standing) -> None:
         key = one.placement.key
         placer.put(one.placement)
+        placer.know(key, self._own(key))
         placer.ledger.set(key, one.decided.clusters if one.decided else ())
 
     def _resume(self, placer: Placer, one: Standing) -> None:
-        """What was decided for this very spec isn't decided anew without need."""
+        """What was decided for this very spec isn't decided anew without need.
+
+        One whose own work holds something isn't as the others of its class, so it is asked.
+        """
         decided = one.decided
+        if self._own(one.placement.key):
+            return
         if decided is not None and one.decided_for == one.version and not decided.kept:
             placer.resume(one.placement.key, decided.clusters, decided.totals)
 
@@ -186,12 +211,27 @@ class Decider:
         if shared is not None and not self._facts.knows(shared_id):
             self._facts.part(shared_id, named(_encode(shared))[1])
         looked_ms = shared.now_ms if shared is not None else now_ms
-        inputs = Inputs(self._specs[key], self._facts.table(), now_ms, looked_ms, CORE_VERSION)
+        inputs = Inputs(
+            spec=self._specs[key],
+            facts=self._facts.table(),
+            now_ms=now_ms,
+            looked_ms=looked_ms,
+            core_version=CORE_VERSION,
+            own=self._own_part(key),
+        )
         data = _encode(StoredDecision(inputs, stored(choice)))
         id = f"pd-{hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH]}"
         decided = replace(decided, decision=id)
         self._standing[key] = replace(one, decided=decided, decided_for=one.version)
         return Made(Answer(key, one.version, decided), data, self._facts.fresh())
+
+    def _own_part(self, key: str) -> str:
+        own = self._own(key)
+        if not own:
+            return ""
+        id, data = packed(own)
+        self._facts.part(id, data)
+        return id
 
     def _refused(self, placer: Placer, choice: Choice, now_ms: int) -> dict[str, Refusal]:
         rows = placer.columns.row
@@ -201,10 +241,14 @@ class Decider:
 
     def _why_not(self, placer: Placer, choice: Choice, name: str, now_ms: int) -> Refusal:
         shared = choice.explanation.shared_id
-        known = self._words.get((shared, name)) if shared else None
+        own = self._own(choice.placement)
+        known = self._words.get((shared, name)) if shared and not own else None
         if known is None:
             placement = self._standing[choice.placement].placement
-            known = why_not(placement, choice, placer.columns, name, now_ms)
+            context = PlacingContext(now_ms, own=own)
+            known = why_not(placement, choice, placer.columns, name, context)
+            if own:
+                return known
             if len(self._words) >= WORDS_KEPT:
                 self._words.clear()
             self._words[shared, name] = known
@@ -212,11 +256,11 @@ class Decider:
 
 
 def why_not(
-    placement: Placement, choice: Choice, columns: FleetColumns, name: str, now_ms: int
+    placement: Placement, choice: Choice, columns: FleetColumns, name: str, context: PlacingContext
 ) -> Refusal:
     """The first rule that keeps a cluster from being chosen, in words."""
     shared, row = choice.explanation.shared, columns.row[name]
-    facts = Facts(placement, columns, PlacingContext(now_ms))
+    facts = Facts(placement, columns, context)
     if shared is None:
         return Refusal("the placement is broken", choice.status.message)
     if not unpacked_bits(shared.candidates, shared.size)[row]:

@@ -135,7 +135,8 @@ def needed_parts(store: Reads, decisions: Iterable[bytes]) -> dict[str, None]:
     for data in decisions:
         one = msgspec.msgpack.decode(data, type=StoredDecision)
         shared_id = one.choice.explanation.shared_id
-        needed.update(dict.fromkeys((one.inputs.spec, *([shared_id] if shared_id else []))))
+        ids = (one.inputs.spec, one.inputs.own, shared_id)
+        needed.update(dict.fromkeys(id for id in ids if id))
         tables[one.inputs.facts] = None
     for id in list(tables):
         base = _table(store, id).base

@@ -29,8 +29,9 @@ from stellwerk.core.standing import Answer
 from stellwerk.core.state import State
 from stellwerk.engine.clock import Clock
 from stellwerk.engine.kept_facts import needed_parts
+from stellwerk.engine.own_work import Held, OwnWork
 from stellwerk.engine.scoring import ScoreKeeper
-from stellwerk.store import Placed, StandingBatch, Store, StoreError
+from stellwerk.store import Store, StoreError
 
 if TYPE_CHECKING:
     from stellwerk.engine.deciding import Decider, Made
@@ -61,6 +62,7 @@ class Work(Struct, frozen=True):
     declared: tuple[Declared, ...] | None
     seen: tuple[Seen, ...]
     told: tuple[tuple[str, Source | None], ...]
+    own: Held
     put: tuple[Standing, ...]
     dropped: tuple[str, ...]
     used: tuple[str, ...]
@@ -85,6 +87,8 @@ class Placements:
         self._declared_changed = False
         self._dirty: dict[str, None] = {}
         self._cluster_of: dict[RunId, str] = {}
+        self._own_work = OwnWork()
+        self._own: Held = {}
         self._told: dict[str, Source | None] = {}
         self._put: dict[str, None] = {}
         self._used: dict[str, None] = {}
@@ -102,6 +106,7 @@ class Placements:
         self._is_active = bool(state.standing.placements or state.standing.declared)
         self._dirty = dict.fromkeys(state.clusters)
         self._cluster_of = {run: name for name, runs in state.allocations.items() for run in runs}
+        self._own_work.adopt(state)
         self._look_at_used()
         self._wake()
 
@@ -130,8 +135,10 @@ class Placements:
             case ev.RunPlanned():
                 self._cluster_of[event.run] = event.allocation.cluster
                 self._dirty[event.allocation.cluster] = None
+                self._own_work.planned(self._state, event)
             case ev.RunEnded():
                 self._dirty[self._cluster_of.pop(event.run)] = None
+                self._own_work.ended(event.run)
             case ev.Submitted() if event.submit.shape.placement:
                 return event.submit.shape.placement not in self._used
             case _:
@@ -224,6 +231,7 @@ class Placements:
                 for name in names
             ),
             told=tuple(self._told.items()),
+            own=self._own_work.changes(),
             put=tuple(standing.placements[k] for k in self._put if k in standing.placements),
             dropped=tuple(k for k in self._put if k not in standing.placements),
             used=tuple(self._used),
@@ -239,6 +247,7 @@ class Placements:
         self._dirty.update((one.cluster.name, None) for one in work.seen)
         for key, source in work.told:
             self._told.setdefault(key, source)
+        self._own_work.again(work.own)
         self._put.update((one.placement.key, None) for one in work.put)
         self._put.update(dict.fromkeys(work.dropped))
 
@@ -258,9 +267,11 @@ class Placements:
                 return 0
             if self._decider is None:
                 made = import_module("stellwerk.engine.deciding").Decider(self._inventory)
+                made.hold(self._own)
                 self._decider = made
             decider: Decider = self._decider
             decider.apply(work.put, work.dropped, work.here)
+            decider.hold(work.own)
             chunk: list[Made] = []
             for one in decider.answers(now_ms, work.used):
                 self._delivered += 1
@@ -280,6 +291,7 @@ class Placements:
             self._inventory.probed(seen.cluster, seen.taken, now_ms)
         for key, source in work.told:
             self._inventory.say(f"told/{key}", source)
+        self._own = {key: held for key, held in {**self._own, **work.own}.items() if held}
         self._inventory.refresh()
 
     def _facts_of(self, blob: str) -> FleetFacts:
@@ -303,6 +315,11 @@ class Placements:
             self._look()
             return self._inventory.fleet(namespaces)
 
+    def own(self, key: str) -> tuple[Allocation, ...]:
+        """What the work of a placement holds, as it was taken into the fleet."""
+        with self._lock:
+            return self._own.get(key, ())
+
     def _look(self) -> None:
         """Where nothing stands the inventory isn't kept up to date, so it is asked for now."""
         if not self._is_active:
@@ -316,7 +333,7 @@ class Placements:
     ) -> list[Answer]:
         """What would be decided otherwise if a file were applied."""
         with self._lock:
-            twin = self._inventory.copy()
+            twin, own = self._inventory.copy(), dict(self._own)
         twin.say_file(name, facts.sources)
         twin.refresh()
         standing = {one.placement.key: one for one in self._store.placements()}
@@ -324,6 +341,7 @@ class Placements:
             before = standing.get(placement.key) or Standing(placement)
             standing[placement.key] = replace(before, placement=placement)
         decider: Decider = import_module("stellwerk.engine.deciding").Decider(twin)
+        decider.hold(own)
         decider.apply(standing.values(), (), ())
         return [one.answer for one in decider.answers(self._clock.now_ms())]
 
@@ -360,31 +378,3 @@ class Placements:
 def read_facts(data: bytes) -> FleetFacts:
     """What was read of a fleet file."""
     return msgspec.json.decode(data, type=FleetFacts)
-
-
-def standing_batch(
-    state: State, records: Iterable[ev.Record], made: "dict[str, Made]"
-) -> StandingBatch | None:
-    """What of a cycle is stored of what stands; None = nothing."""
-    declared: dict[str, Declared] = {}
-    placed: list[Placed] = []
-    parts: dict[str, bytes] = {}
-    for record in records:
-        match record.event:
-            case ev.FleetDeclared():
-                declared[record.event.name] = state.standing.declared[record.event.name]
-            case ev.PlacementDeleted():
-                placed.append(Placed(record.seq, record.event.key, "", record.at_ms, b""))
-            case ev.PlacementDecided():
-                id = record.event.decided.decision
-                if id in made:
-                    data = made[id].data
-                    placed.append(Placed(record.seq, record.event.key, id, record.at_ms, data))
-            case _:
-                continue
-    for one in made.values():
-        parts.update(one.parts)
-    changed = state.standing.drain_changed()
-    if not (declared or placed or changed or parts):
-        return None
-    return StandingBatch(tuple(declared.values()), changed, tuple(placed), parts)

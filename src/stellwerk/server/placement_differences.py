@@ -40,9 +40,9 @@ def difference(one: Loaded, two: Loaded) -> models.Difference:
 
 
 def _by_cluster(loaded: Loaded) -> dict[str, Explained]:
-    looked_ms = loaded.decision.inputs.looked_ms
-    nothing = models.ExplainBody()
-    all_of = explained_clusters(loaded.placement, loaded.choice, loaded.columns, looked_ms, nothing)
+    all_of = explained_clusters(
+        loaded.placement, loaded.choice, loaded.columns, loaded.context, models.ExplainBody()
+    )
     return {one.cluster: one for one in all_of}
 
 
@@ -99,6 +99,8 @@ def _input_changes(one: Loaded, two: Loaded, found: Iterable[models.ClusterDiff]
         changes.append(f"facts of {changed} cluster{'s' * (changed > 1)}")
     if one.around != two.around:
         changes.append("sets, bindings, links or latencies")
+    if one.own != two.own:
+        changes.append("what its own work holds")
     first, second = one.decision.inputs, two.decision.inputs
     if first.core_version != second.core_version:
         changes.append(f"version: {first.core_version} -> {second.core_version}")

@@ -16,7 +16,8 @@ from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Condition, DecisionGroup, Placement
-from stellwerk.core.model.placing import Choice, Explained, Move, SharedExplanation
+from stellwerk.core.model.placing import Choice, Explained, Move, PlacingContext, SharedExplanation
+from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.standing import NOT_YET, FactRow, Standing, StoredDecision
 from stellwerk.core.standing import left_to_jobs, without_job
 from stellwerk.core.version import CORE_VERSION
@@ -40,8 +41,12 @@ class Loaded:
         self.rows: list[FactRow]
         self.rows, self.around = read_rows(store, inputs.facts)
         shared_id = self.decision.choice.explanation.shared_id
-        parts = store.parts([inputs.spec, *([shared_id] if shared_id else [])])
+        parts = store.parts([id for id in (inputs.spec, inputs.own, shared_id) if id])
         self.placement = msgspec.msgpack.decode(unpacked(parts[inputs.spec]), type=Placement)
+        self.own: tuple[Allocation, ...] = ()
+        if inputs.own:
+            data = unpacked(parts[inputs.own])
+            self.own = msgspec.msgpack.decode(data, type=tuple[Allocation, ...])
         self.fleet: Fleet = fleet_of_rows(self.rows, self.around)
         self.columns: FleetColumns = FleetColumns(self.fleet)
         choice = self.decision.choice
@@ -50,6 +55,7 @@ class Loaded:
             shared = msgspec.msgpack.decode(data, type=SharedExplanation)
             choice = replace(choice, explanation=replace(choice.explanation, shared=shared))
         self.choice = choice
+        self.context = PlacingContext(inputs.looked_ms, own=self.own)
 
 
 def clusters_of(placed: Placed) -> tuple[str, ...]:
@@ -129,9 +135,8 @@ class PlacementPages:
     def explain(self, key: str, body: models.ExplainBody) -> models.PlacementExplained:
         """Why these clusters, as it was decided."""
         loaded = self.load(key, body.decision)
-        looked_ms = loaded.decision.inputs.looked_ms
         candidates = explained_clusters(
-            loaded.placement, loaded.choice, loaded.columns, looked_ms, body
+            loaded.placement, loaded.choice, loaded.columns, loaded.context, body
         )
         return msgspec.structs.replace(
             _answer(loaded.placement, loaded.choice, candidates, self._store.seq()),
@@ -141,11 +146,16 @@ class PlacementPages:
         )
 
     def what_if(
-        self, key: str, body: models.ExplainBody, fleet: Fleet, now_ms: int
+        self,
+        key: str,
+        body: models.ExplainBody,
+        fleet: Fleet,
+        now_ms: int,
+        own: tuple[Allocation, ...] = (),
     ) -> models.PlacementExplained:
-        """What would be chosen now, if …"""
+        """What would be chosen now, if …; ``own`` is what the placement's own work holds."""
         from stellwerk.core.inventory.columns import FleetColumns
-        from stellwerk.core.model.placing import Existing, PlacingContext
+        from stellwerk.core.model.placing import Existing
         from stellwerk.core.place.changes import World, apply_changes
         from stellwerk.core.place.placing import choose
 
@@ -161,8 +171,9 @@ class PlacementPages:
             if each.decided is not None
         )
         placement = world.placements[0]
-        choice = choose(placement, columns, PlacingContext(now_ms, existing))
-        candidates = explained_clusters(placement, choice, columns, now_ms, body)
+        context = PlacingContext(now_ms, existing, own=own)
+        choice = choose(placement, columns, context)
+        candidates = explained_clusters(placement, choice, columns, context, body)
         answer = _answer(placement, choice, candidates, self._store.seq())
         before = list((one.decided or NOT_YET).clusters)
         return msgspec.structs.replace(
@@ -182,7 +193,7 @@ class PlacementPages:
             ledger.set(one.key, clusters_of(one))
         tools = Tools(columns)
         held = held_rows(columns, ledger.of(placement.key))
-        found = admit(tools, placement, inputs.looked_ms, {}, (), held)
+        found = admit(tools, placement, inputs.looked_ms, {}, loaded.own, held)
         again = stored(decide(tools, placement, found, ledger, {}, inputs.now_ms))
         then = loaded.decision.choice
         differences = [
@@ -219,11 +230,10 @@ def explained_clusters(
     placement: Placement,
     choice: Choice,
     columns: "FleetColumns",
-    looked_ms: int,
+    context: PlacingContext,
     body: models.ExplainBody,
 ) -> list[Explained]:
     """The candidates that were asked for, in the order of rank."""
-    from stellwerk.core.model.placing import PlacingContext
     from stellwerk.core.place.explained import explain
 
     wrong = [name for name in body.clusters if name not in columns.row]
@@ -233,7 +243,7 @@ def explained_clusters(
         raise StellwerkError.of("find/cluster", f"there is no cluster `{wrong[0][:80]}`", help)
     if choice.explanation.shared is None:
         return []
-    return list(explain(placement, choice, columns, PlacingContext(looked_ms), body.clusters))
+    return list(explain(placement, choice, columns, context, body.clusters))
 
 
 def _answer(

@@ -95,7 +95,8 @@ class Inputs(Struct, frozen=True, omit_defaults=True):
     """What a decision about a placement was made of, by the ids of stored parts.
 
     The decisions of all placements before it are those that the journal has before its record.
-    ``looked_ms`` is when filters and scores were computed, ``now_ms`` when it was decided.
+    ``looked_ms`` is when filters and scores were computed, ``now_ms`` when it was decided. ``own``
+    is what the placement's own work held ("" = nothing, or the placement asks for no room).
     """
 
     spec: str
@@ -103,6 +104,7 @@ class Inputs(Struct, frozen=True, omit_defaults=True):
     now_ms: int
     looked_ms: int
     core_version: str
+    own: str = ""
 
 
 class StoredDecision(Struct, frozen=True, omit_defaults=True):

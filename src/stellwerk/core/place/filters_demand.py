@@ -48,7 +48,7 @@ class Demands:
         among: Bits,
         own: tuple[Allocation, ...] = (),
     ) -> Verdict:
-        """Says who has no room; what ``own`` holds is given back before it is asked."""
+        """Says who has no room, even with what ``own`` holds given back."""
         asked = self._known.get((request, num_nodes))
         if asked is None or len(asked.at) != columns.size:
             if len(self._known) >= MOST:
@@ -61,7 +61,7 @@ class Demands:
         verdict = Verdict("Demand", asked.failed.copy())
         for name in dict.fromkeys(one.cluster for one in own):
             row = columns.row.get(name, -1)
-            if row >= 0 and among[row]:
+            if row >= 0 and among[row] and verdict.failed[row]:
                 verdict.failed[row] = bool(shortfalls(columns, row, request, num_nodes, own))
         return verdict
 

@@ -158,8 +158,8 @@ class Placer:
         assert found is not None
         held = held_rows(self.columns, self.ledger.of(key))
         own, estimates = self._known.get(key, ((), {}))
-        new = found.only_new
-        if own or estimates or (new is not None and any(new[row] for row in held)):
+        new, hinders = found.only_new, self._hinders(found, own)
+        if hinders or estimates or (new is not None and any(new[row] for row in held)):
             found = admit(self.tools, placement, now_ms, estimates, own, held)
         choice = decide(self.tools, placement, found, self.ledger, estimates, now_ms)
         self.decided += 1
@@ -167,6 +167,12 @@ class Placer:
         self.ledger.set(key, choice.clusters)
         group.note(self.columns, key, choice)
         return choice
+
+    def _hinders(self, found: Admitted, own: tuple[Allocation, ...]) -> bool:
+        """Whether own work is on a cluster that has no room for more."""
+        rows = held_rows(self.columns, dict.fromkeys(one.cluster for one in own))
+        demand = [one.failed for one in found.verdicts if one.name == "Demand"]
+        return any(bool(failed[row]) for failed in demand for row in rows)
 
     def replan(self, now_ms: int) -> Iterator[Choice]:
         """Decides anew where something changed; gives the choices that are others than before."""

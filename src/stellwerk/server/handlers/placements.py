@@ -121,7 +121,8 @@ async def explain_placement(
     def ask() -> models.PlacementExplained:
         namespaces = {one.placement.namespace for one in services.store.placements()}
         fleet = services.engine.placements.fleet(sorted(namespaces))
-        return pages.what_if(key, data, fleet, services.clock.now_ms())
+        own = services.engine.placements.own(key)
+        return pages.what_if(key, data, fleet, services.clock.now_ms(), own)
 
     return await asyncio.to_thread(ask)
 
