@@ -73,6 +73,30 @@ INTEGRATIONS = (
         limits="pipelines, job groups, services and pools are read, and refused at submit",
     ),
     Integration(
+        "Open Cluster Management placements",
+        "experimental",
+        "its Placement, ManagedCluster, set and binding objects; under `compat: ocm` the same "
+        "choice, scores, groups and conditions",
+        "34 cases, each executed on the scheduler of open-cluster-management-io/ocm 1.3 (00f84c3)",
+        "contract",
+        (
+            "tests/conformance/test_ocm_placement.py",
+            "tests/core/place/test_compat.py",
+            "tests/core/describe/test_placements.py",
+        ),
+        limits="files alone: no hub was ever read or written",
+    ),
+    Integration(
+        "Kueue's queues",
+        "experimental",
+        "`stw queues` reads its objects and says who would start, who would go, and why others "
+        "wait",
+        "44 cases, each replayed on the schedulers of Kueue 0.17.0 and its main branch (0.20-dev)",
+        "contract",
+        ("tests/conformance/test_kueue_scheduling.py", "tests/cli/test_queues.py"),
+        limits="offline: no API server was asked, and the server queues by rules of its own",
+    ),
+    Integration(
         "batch scripts",
         "beta",
         "the usual #SBATCH lines",
@@ -154,6 +178,18 @@ INTEGRATIONS = (
         "real",
         ("tests/lab/test_podman.py", "tests/runtime/test_images.py"),
         limits="docker is asked in the same words, and was never tried",
+    ),
+    Integration(
+        "apptainer images",
+        "experimental",
+        "a task's image through `apptainer build --sandbox`, where neither podman nor docker is",
+        "a program of the tests that writes files and variables as apptainer's source does",
+        "stand-in",
+        ("tests/runtime/test_apptainer.py", "tests/runtime/test_image_env.py"),
+        limits=(
+            "never tried with the real one, nor with singularity; tells no digest, so once for a "
+            "name; variables with quotes or backslashes may be refused"
+        ),
     ),
     Integration(
         "NVIDIA GPUs",
