@@ -53,6 +53,7 @@ SAMPLE: dict[str, str | int] = {
     "infra": "ssh/k017",
     "placement": "vision/training",
     "rule": "claims compliance in (gdpr)",
+    "sets": "gpu, lab",
     "found": "it has none",
     "instead": "2",
     "largest": "8",

@@ -152,6 +152,19 @@ def test_groups_keep_the_rank() -> None:
     assert [each.clusters for each in old] == [("a", "b"), ("c",)]
 
 
+@pytest.mark.parametrize("labels", [{}, {"other": "x"}], ids=["no labels", "another label"])
+@pytest.mark.parametrize("read", ['labels["tier"]', "labels.tier"])
+def test_the_label_that_an_expression_misses_is_named(labels: dict[str, str], read: str) -> None:
+    """Also where the cluster has no labels at all; of another key, the key."""
+    for path, told in ((read, "a label `tier`"), ("nothing", "a value for `nothing`")):
+        cel = f'managedCluster.metadata.{path} == "gold"'
+        one = placement(predicates=(Predicate(cel=(cel,)),))
+        columns, choice = answer(one, fleet(cluster("b", labels=labels)))
+        (rule,) = explain(one, choice, columns, NOTHING, ["b"])[0].failed
+        assert rule.change is not None
+        assert rule.change.text == f"{told}, such that `{cel}` is true"
+
+
 def test_runtime_errors_are_told_by_cluster() -> None:
     """An expression that throws for a cluster refuses that one, with the error."""
     rule = Predicate(cel=('managedCluster.metadata.labels["tier"] == "gold"',))

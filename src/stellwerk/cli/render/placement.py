@@ -185,7 +185,8 @@ def applied_lines(one: Applied) -> list[str]:
     lines += [_applied_line(each, one.dry_run) for each in one.placements]
     for each in one.moved:
         lines.append(f"{each.key} {_other(each, one.dry_run)}")
-    return lines or ["nothing changes" if one.dry_run else "nothing has changed"]
+    verb = "changes" if one.dry_run else "has changed"
+    return lines or [f"no cluster and no placement {verb}"]
 
 
 def _applied_line(one: AppliedPlacement, dry_run: bool) -> str:
@@ -198,9 +199,10 @@ def _applied_line(one: AppliedPlacement, dry_run: bool) -> str:
 
 def _other(one: AppliedPlacement, dry_run: bool) -> str:
     verb = "would choose" if dry_run else "chooses"
+    chosen = names(one.clusters) if one.clusters else "nothing"
     if not one.before:
-        return f"{verb} {names(one.clusters)}"
-    return f"{verb} {names(one.clusters)} instead of {names(one.before)}"
+        return f"{verb} {chosen}"
+    return f"{verb} {chosen} instead of {names(one.before)}"
 
 
 def history_columns(now_ms: int) -> list[Column[DecisionRow]]:

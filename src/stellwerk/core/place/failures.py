@@ -26,6 +26,7 @@ from stellwerk.core.place.filters_limits import PRICE, usd_per_hour
 from stellwerk.core.place.matching import matches, meets
 
 _NO_KEY = re.compile(r'Key not found in map : "(.*)"')
+_LABEL = re.compile(r"""\blabels(?:\.(\w+)|\[\s*["']([^"']+)["']\s*\])""")
 
 
 class Facts:
@@ -134,10 +135,11 @@ def _what_makes_true(expression: str, found: str) -> str:
     missing = _NO_KEY.search(found)
     if missing is None:
         return f"what makes `{expression}` true"
-    key = missing[1]
-    of_labels = re.search(rf"""labels(?:\.|\[["']){re.escape(key)}\b""", expression)
-    what = "a label" if of_labels else "a value for"
-    return f"{what} `{key}`, such that `{expression}` is true"
+    of_labels = [dotted or quoted for dotted, quoted in _LABEL.findall(expression)]
+    if missing[1] == "labels" and of_labels:
+        return f"a label `{of_labels[0]}`, such that `{expression}` is true"
+    what = "a label" if missing[1] in of_labels else "a value for"
+    return f"{what} `{missing[1]}`, such that `{expression}` is true"
 
 
 def _selector(
