@@ -49,6 +49,9 @@ def test_a_cluster_is_kept_once_its_host_is_trusted(stage: Stage, sshd: Sshd) ->
     assert (again.status, again.json["code"]) == (422, "ssh/host")
     assert stage.get("/v1/ssh-clusters").json["items"] == [{"name": "k017", "hosts": [host]}]
     assert stage.post("/v1/ssh-clusters/k017/probe").json["hosts"][0]["code"] == ""
+    twin = stage.post("/v1/ssh-clusters", {**wish, "name": "k018"}).json
+    assert (twin["added"], twin["hosts"][0]["code"]) == (False, "ssh/same-machine")
+    assert twin["hosts"][0]["message"].endswith("is the same machine as " + host + " of k017")
     assert stage.ask("DELETE", "/v1/ssh-clusters/k017").status == 200
     gone = stage.post("/v1/ssh-clusters/k017/probe")
     assert (gone.status, gone.json["code"]) == (404, "find/cluster")

@@ -7,7 +7,7 @@ of it is loaded, not even the library for SSH, until there is such a cluster.
 import asyncio
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FILE = "clusters.json"
 VERSION = 1
 LOOK_S = 60.0
+Identity = tuple[object, ...]
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 OFF = frozenset({"ssh/timeout", "ssh/no-route", "ssh/refused", "ssh/connection-lost"})
 """What a machine is like that is switched off; a room may have such ones."""
@@ -108,6 +109,7 @@ class Machines:
             one = self._read(wish, services)
             driver = self._driver(one)
             looks = await _look_at_all(driver, frozenset(wish.accept_host_keys))
+            looks = _without_twins(looks, driver.machines.values(), self._known_already())
             if not _is_fit(looks):
                 await driver.close()
                 return Looked(one.name, looks)
@@ -139,6 +141,14 @@ class Machines:
         if problems:
             raise StellwerkError(problems)
         return Kept(wish.name, tuple(name_nodes(hosts)))
+
+    def _known_already(self) -> dict[Identity, str]:
+        return {
+            _identity(machine): f"{machine.host} of {name}"
+            for name, driver in self._drivers.items()
+            for machine in driver.machines.values()
+            if machine.found.get("machine_id")
+        }
 
     async def look(self, name: str) -> Looked:
         """Looks at every machine of a cluster now."""
@@ -215,7 +225,7 @@ async def _look_at_all(driver: "SshDriver", accept: Collection[str]) -> list[Hos
     except (DriverError, TimeoutError):
         pass  # each machine says what is wrong with it
     looks = [_look_of(machine) for machine in driver.machines.values()]
-    return _without_twins(looks, driver.machines.values())
+    return _without_twins(looks, driver.machines.values(), {})
 
 
 def _look_of(machine: "Machine") -> HostLook:
@@ -239,14 +249,23 @@ def _look_of(machine: "Machine") -> HostLook:
     )
 
 
-def _without_twins(looks: list[HostLook], machines: Iterable["Machine"]) -> list[HostLook]:
-    """Says of a machine that is there under two names, which would be counted twice."""
-    seen: dict[tuple[object, ...], str] = {}
+def _identity(machine: "Machine") -> Identity:
+    found = machine.found
+    return found.get("machine_id"), found.get("boot_id"), found.get("home")
+
+
+def _without_twins(
+    looks: list[HostLook], machines: Iterable["Machine"], known: Mapping[Identity, str]
+) -> list[HostLook]:
+    """Says of a machine that is there under two names, which would be counted twice.
+
+    ``known`` are those of other clusters.
+    """
+    seen = dict(known)
     told = []
     for look, machine in zip(looks, machines, strict=True):
-        found = machine.found
-        identity = (found.get("machine_id"), found.get("boot_id"), found.get("home"))
-        first = seen.setdefault(identity, look.host) if machine.is_connected else look.host
+        is_new = machine.is_connected and not look.code
+        first = seen.setdefault(_identity(machine), look.host) if is_new else look.host
         if first != look.host:
             message = f"{look.host} is the same machine as {first}"
             remedy = "name each machine once"
