@@ -25,6 +25,21 @@ case "$1 $2 $3" in
   *) exit 1 ;;
 esac
 """
+APPTAINER = """#!/bin/bash
+PATH=/usr/bin:/bin
+here=$(dirname "$0")
+echo "$1 $2 ${3##*/} $4" >> "$here/asked"
+[ "$1 $2" = "build --sandbox" ] || exit 1
+[ ! -e "$3" ] || { echo "FATAL:   While checking build target" >&2; exit 255; }
+echo "INFO:    Starting build..." >&2
+mkdir "$3" && tar -x -f "$here/image.tar" -C "$3"
+if [ "$4" != docker://test/image:1 ]; then
+  echo "FATAL:   While performing build: no such image" >&2
+  exit 255
+fi
+mkdir -p "$3/.singularity.d/env"
+cp "$here/env.sh" "$3/.singularity.d/env/10-docker2singularity.sh"
+"""
 
 
 def image_tar() -> bytes:
@@ -71,6 +86,18 @@ def stand_in(folder: Path) -> None:
     (folder / "image.tar").write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
     (folder / "inspect.json").write_text(json.dumps([{"Id": digest, "Config": {"Env": ENV}}]))
+
+
+def apptainer_alone(folder: Path, name: str = "apptainer") -> None:
+    """Puts an `apptainer` there, which writes the image's files and variables where it is told."""
+    folder.mkdir()
+    (folder / name).write_text(APPTAINER)
+    (folder / name).chmod(0o755)
+    (folder / "image.tar").write_bytes(image_tar())
+    path, other = (line.partition("=") for line in ENV)
+    (folder / "env.sh").write_text(
+        f'#!/bin/sh\nexport PATH="{path[2]}"\nexport {other[0]}="${{{other[0]}:-"{other[2]}"}}"\n'
+    )
 
 
 def add_driver(folder: Path) -> None:

@@ -147,5 +147,5 @@ def test_no_tool_no_image(own_rig: Rig) -> None:
     """It is said which would do."""
     own_rig.start_agent(env={"PATH": own_rig.folder})
     end = own_rig.finish("none", "echo never", image="test/image:1")
-    assert end["message"] == "neither podman nor docker is installed here"
+    assert end["message"] == "none of podman, docker and apptainer is installed here"
     assert own_rig.client.ask("probe")["facts"]["image_tool"] is None

@@ -1,7 +1,7 @@
 """Gets the files of a container image onto this machine, once, and says what it sets.
 
-Podman or Docker is asked for the image and what is in it; they run nothing. The job runs in these
-files by itself, as any other one does, so that its processes stay the run's own.
+Podman, Docker or Apptainer is asked for the image and what is in it; they run nothing. The job runs
+in these files by itself, as any other one does, so that its processes stay the run's own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from typing import NamedTuple, Optional
 
 from .errands import ErrandError
 from .files import read_json, write_json
+from .image_env import read_env
+from .removing import remove_tree
 
-TOOLS = ("podman", "docker")
+STORES = ("podman", "docker")
+"""They keep images of their own, and tell the digest of each."""
+BUILDERS = ("apptainer", "singularity")
+"""They write an image's files out where they are told; the second is the older name."""
 _UNFINISHED = ".unfinished"
 _MOST_SAID = 300
 
@@ -43,7 +48,7 @@ class Image(NamedTuple):
 
 def find_tool() -> Optional[str]:
     """The program that fetches images here, or None."""
-    return next((tool for tool in TOOLS if shutil.which(tool) is not None), None)
+    return next((tool for tool in STORES + BUILDERS if shutil.which(tool) is not None), None)
 
 
 def fetch(name: str, folder: str, log: str, answer: str) -> None:
@@ -53,21 +58,13 @@ def fetch(name: str, folder: str, log: str, answer: str) -> None:
     """
     tool = find_tool()
     if tool is None:
-        raise ErrandError(f"neither {' nor '.join(TOOLS)} is installed here")
-    with _turn(folder, name):
-        if _ask(tool, "image", "inspect", name) is None:
-            _pull(tool, name, log)
-        said = _ask(tool, "image", "inspect", name)
-        try:
-            [found] = json.loads(said or "")
-            digest = str(found["Id"]).rpartition(":")[2]
-            env = dict(line.split("=", 1) for line in found["Config"].get("Env") or ())
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ErrandError(f"{tool} doesn't say what `{name}` is: {error!r}") from error
-        target = os.path.join(folder, digest)
-        if not os.path.isdir(target):
-            _unpack(tool, name, target)
-    write_json(answer, {"files": target, "env": env})
+        raise ErrandError("none of podman, docker and apptainer is installed here")
+    with _turn(folder, name) as turn:
+        if tool in BUILDERS:
+            image = _built(tool, name, folder, log, turn)
+        else:
+            image = _exported(tool, name, folder, log)
+    write_json(answer, {"files": image.files, "env": image.env})
 
 
 def read_answer(path: str) -> Optional[Image]:
@@ -77,16 +74,53 @@ def read_answer(path: str) -> Optional[Image]:
 
 
 @contextlib.contextmanager
-def _turn(folder: str, name: str) -> Iterator[None]:
-    """One run at a time fetches an image; the others find it."""
+def _turn(folder: str, name: str) -> Iterator[int]:
+    """One run at a time fetches an image; the others find it. Gives the descriptor of the lock."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    key = hashlib.sha256(name.encode()).hexdigest()[:24]
-    lock = os.open(os.path.join(folder, f"{key}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(os.path.join(folder, f"{_key(name)}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock
     finally:
         os.close(lock)
+
+
+def _key(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:24]
+
+
+def _built(tool: str, name: str, folder: str, log: str, turn: int) -> Image:
+    """By a tool that tells no digest: what was written out under a name stays the image."""
+    target = os.path.join(folder, f"name-{_key(name)}")
+    if not os.path.isdir(target):
+        unfinished = target + _UNFINISHED
+        remove_tree(unfinished)
+        try:
+            # It holds the turn as well: should it outlive this process, nobody writes there too.
+            source = f"docker://{name}"
+            building = [tool, "build", "--sandbox", unfinished, source]
+            _run(building, log, f"{tool} build {source}", kept=(turn,))
+            os.rename(unfinished, target)
+        finally:
+            remove_tree(unfinished)
+    return Image(target, read_env(target))
+
+
+def _exported(tool: str, name: str, folder: str, log: str) -> Image:
+    """By a tool with a store of images: the digest says which one a name stands for there."""
+    if _ask(tool, "image", "inspect", name) is None:
+        _run([tool, "pull", name], log, f"{tool} pull {name}")
+    said = _ask(tool, "image", "inspect", name)
+    try:
+        [found] = json.loads(said or "")
+        digest = str(found["Id"]).rpartition(":")[2]
+        env = dict(line.split("=", 1) for line in found["Config"].get("Env") or ())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ErrandError(f"{tool} doesn't say what `{name}` is: {error!r}") from error
+    target = os.path.join(folder, digest)
+    if not os.path.isdir(target):
+        _unpack(tool, name, target)
+    return Image(target, env)
 
 
 def _ask(tool: str, *arguments: str) -> Optional[str]:
@@ -98,20 +132,22 @@ def _ask(tool: str, *arguments: str) -> Optional[str]:
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
 
 
-def _pull(tool: str, name: str, log: str) -> None:
+def _run(command: list[str], log: str, said: str, kept: tuple[int, ...] = ()) -> None:
+    """Have a tool do what may take long; all that it says goes to the log. Raises ErrandError."""
     import subprocess
 
     with open(log, "ab") as output:
         done = subprocess.run(
-            [tool, "pull", name],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.PIPE,
+            pass_fds=kept,
             check=False,
         )
         output.write(done.stderr)
     if done.returncode:
-        raise ErrandError(f"`{tool} pull {name}` failed: {_last_line(done.stderr)}")
+        raise ErrandError(f"`{said}` failed: {_last_line(done.stderr)}")
 
 
 def _unpack(tool: str, name: str, target: str) -> None:

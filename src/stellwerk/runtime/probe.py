@@ -22,6 +22,7 @@ _TOOLS = (
     "podman",
     "rclone",
     "rsync",
+    "singularity",
     "srun",
     "uv",
 )
