@@ -286,7 +286,7 @@ def test_a_task_runs_in_an_image(person: Person) -> None:
 
 
 def few_programs(folder: Path) -> Path:
-    """A folder for PATH in which there is neither podman nor docker."""
+    """A folder for PATH in which there is nothing that gets images."""
     folder.mkdir()
     for program in PROGRAMS:
         (folder / program).symlink_to(str(shutil.which(program)))

@@ -61,5 +61,5 @@ def test_claims_come_from_the_probe() -> None:
     }
     assert claims(namespaces=False, namespaces_trouble="denied", image_tool=None) == {
         NAMESPACES: "no: denied",
-        IMAGES: "no: neither podman nor docker is there",
+        IMAGES: "no: none of podman, docker and apptainer is there",
     }

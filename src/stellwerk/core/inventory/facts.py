@@ -34,7 +34,8 @@ def cluster_of(facts: Facts, *, name: str, driver: str, runs: Collection[str] = 
         claims[NAMESPACES] = "yes" if facts[NAMESPACES] else f"no: {facts.get(_WHY_NOT) or '?'}"
     if "image_tool" in facts:
         tool = facts["image_tool"]
-        claims[IMAGES] = f"yes: by {tool}" if tool else "no: neither podman nor docker is there"
+        none = "no: none of podman, docker and apptainer is there"
+        claims[IMAGES] = f"yes: by {tool}" if tool else none
     tools = facts.get("tools") or ()
     if tools:
         claims["tools"] = " ".join(str(tool) for tool in tools)

@@ -41,7 +41,8 @@ WAITING = {
         "blocked",
         "you",
         "it runs in an image, which {cluster} can't get[: {note}]",
-        "install podman on {cluster}, or leave `image_id` out and install things in `setup`",
+        "install podman or apptainer on {cluster}, or leave `image_id` out and install things in "
+        "`setup`",
     ),
     "no_such_infra": Entry(
         "blocked",
