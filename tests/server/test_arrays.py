@@ -66,6 +66,9 @@ def test_a_sweep_gives_each_its_values(real: Stage) -> None:
     real.until(lambda: len(real.driver.started) == 3, "three are started")
     given = [(one.env["lr"], one.env["bs"]) for one in real.driver.started]
     assert sorted(given) == [("0.1", "32"), ("0.1", "64"), ("0.2", "32")]
+    element = real.get("/v1/workloads/fit-2").json["element"]
+    assert (element["index"], element["count"]) == (2, 4)
+    assert element["env"] == {"lr": "0.2", "bs": "32"}
 
 
 def test_the_whole_array_is_cancelled_by_its_name(real: Stage) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 from msgspec import Struct
 
 from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.gates import ArrayPart
 from stellwerk.core.model.reasons import RenderedReason
 
 Kind = Literal["task", "sbatch", "argv"]
@@ -250,6 +251,7 @@ class Show(Headline, kw_only=True):
     """Everything about one workload."""
 
     task: str = ""
+    element: ArrayPart | None = None
     runs: list[RunView] = []
     reasons: list[RenderedReason] = []
     decision: str | None = None

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from stellwerk.core.model.gates import ArrayPart
 from stellwerk.core.model.reasons import RenderedReason
 from stellwerk.server.telemetry_views import MetricView, UsageView
 from stellwerk.server.waiting_models import HolderView
@@ -257,6 +258,7 @@ class Show(Headline, frozen=True, kw_only=True):
     """Everything about one workload; folders and metrics are those of its newest run."""
 
     task: str
+    element: ArrayPart | None = None
     runs: list[RunView]
     reasons: list[RenderedReason]
     decision: str | None

@@ -108,6 +108,7 @@ class Pages:
         return models.Show(
             **views.headline(workload, shape, why, told.usage),
             task=self._text(workload),
+            element=workload.array,
             runs=[views.run_view(run) for run in workload.runs],
             reasons=views.reasons_of(workload, why, self._ahead(workload)),
             decision=self._decision_id(workload, wait),

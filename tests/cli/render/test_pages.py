@@ -227,6 +227,13 @@ def test_a_page_says_what_a_run_uses() -> None:
     )
 
 
+def test_a_page_says_which_element_of_a_sweep_it_is() -> None:
+    """With its values, which the names of elements don't tell."""
+    part = {"id": "a-1", "name": "sw", "index": 1, "count": 4, "env": {"lr": "1e-3", "bs": "64"}}
+    shown = msgspec.convert(page("sw-1", "Running", element=part), wire.Show)
+    assert "  element     index 1, one of 4: lr=1e-3 bs=64" in show.lines_of(shown, SCREEN, NOW)
+
+
 def test_a_wide_list_says_what_runs_use() -> None:
     """In columns that sort by the numbers; a dash where nobody measured."""
     busy = msgspec.convert(row("busy", "Running", usage=USED), wire.Row)

@@ -10,6 +10,7 @@ from stellwerk.cli.render.units import age, clock, duration, plural, size
 from stellwerk.cli.terminal import Terminal
 from stellwerk.client.wire import RunView, Show, Usage
 from stellwerk.core.model.catalogue import WHY_STOPPED
+from stellwerk.core.model.gates import ArrayPart
 
 LAST_LINES = 10
 
@@ -47,6 +48,7 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("submitted", f"{clock(show.submitted_ms, now_ms)} ({age(show.submitted_ms, now_ms)} ago)"),
         ("cluster", _where(show)),
         ("task", show.task.strip() if len(show.task.strip().splitlines()) == 1 else ""),
+        ("element", _element(show.element)),
         ("uses", _uses(show.usage)),
         ("code", code),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(show.labels.items()))),
@@ -55,6 +57,13 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("checkpoints", show.checkpoint_dir or ""),
         ("decision", show.decision or ""),
     ]
+
+
+def _element(element: ArrayPart | None) -> str:
+    if element is None:
+        return ""
+    values = " ".join(f"{name}={value}" for name, value in element.env.items())
+    return f"index {element.index}, one of {element.count:,}" + (f": {values}" if values else "")
 
 
 def _uses(usage: Usage | None) -> str:
