@@ -363,3 +363,7 @@ spec:
     result = stw("plan", "--fleet", "fleet.yaml", "train.yaml")
     assert result.code == 2
     assert f"error[placement/spec]  fleet.yaml:{line}:11  placement default/other: " in result.err
+    ocm = broken.replace("{name: other}", "{name: other, annotations: {stellwerk/compat: ocm}}")
+    Path("fleet.yaml").write_text(FLEET + ocm)
+    (note,) = json.loads("".join(plan(stw, "train.yaml", "-o", "json")))["notes"]
+    assert note.startswith(f"fleet.yaml:{line}: placement default/other: compilation failed")

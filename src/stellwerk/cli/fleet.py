@@ -30,6 +30,8 @@ from stellwerk.core.place.on_fleet import Ask, FleetPlan, plan_on_fleet
 from stellwerk.core.place.placement_problems import problems_in
 from stellwerk.core.place.policies import OPEN, policy_of
 
+MOST_TOLD = 20
+
 
 class FleetWish(NamedTuple):
     """What was typed: files, or a command in place of the tasks' files; flags hold for all tasks.
@@ -109,10 +111,15 @@ def _fleet(wish: FleetWish, problems: list[Problem]) -> FleetRead | None:
     if text is None:
         return None
     read = read_fleet(text, file=wish.fleet, now_ms=wish.at_ms)
-    # What the reference would trip over is what is asked of it, so that is left to the plan.
-    checked = [one for one in read.placements if not one.compat]
-    wrong = problems_in(checked, text, wish.fleet)
-    return replace(read, problems=(*read.problems, *wrong)) if wrong else read
+    wrong = problems_in((one for one in read.placements if not one.compat), text, wish.fleet)
+    # What the reference would trip over is what is asked of it, so that is told alone.
+    trips = problems_in((one for one in read.placements if one.compat), text, wish.fleet)
+    told = [
+        Notice(one.code, f"{one.file}:{one.line}: {one.message}", path=one.path) for one in trips
+    ]
+    return replace(
+        read, problems=(*read.problems, *wrong), notices=(*read.notices, *told[:MOST_TOLD])
+    )
 
 
 def _tasks(wish: FleetWish, problems: list[Problem]) -> tuple[Named, ...]:

@@ -155,7 +155,10 @@ class FleetColumns:
     def around(self, fleet: Fleet) -> None:
         """Takes over everything of a fleet but its clusters and what is taken: it is small."""
         self.sets: dict[str, ClusterSet] = {one.name: one for one in fleet.sets}
-        self.bindings: tuple[SetBinding, ...] = fleet.bindings
+        self.bound: dict[str, list[SetBinding]] = {}
+        for binding in fleet.bindings:
+            self.bound.setdefault(binding.namespace, []).append(binding)
+        self.somebody_bound = not all(binding.implied for binding in fleet.bindings)
         self.latency: dict[str, dict[str, float]] = {}
         for one in fleet.latencies:
             self.latency.setdefault(one.client_region, {})[one.cluster] = one.ms

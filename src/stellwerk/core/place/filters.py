@@ -100,13 +100,11 @@ def eligible_sets(columns: FleetColumns, placement: Placement) -> tuple[int, lis
 
     Where somebody bound a set, the reference knows bindings that are written down and no others.
     """
-    strict = placement.compat == "ocm" and not all(one.implied for one in columns.bindings)
+    strict = placement.compat == "ocm" and columns.somebody_bound
     bound = {
         one.set: True
-        for one in columns.bindings
-        if one.namespace == placement.namespace
-        and one.set in columns.sets
-        and not (strict and one.implied)
+        for one in columns.bound.get(placement.namespace, ())
+        if one.set in columns.sets and not (strict and one.implied)
     }
     asked = dict.fromkeys(placement.sets, True) if placement.sets else bound
     return len(bound), sorted(name for name in bound if name in asked)
