@@ -210,8 +210,10 @@ class Engine:
         wake_at_ms = self._clock.now_ms()
         while not self._stopping:
             wait_s = max(0.0, (wake_at_ms - self._clock.now_ms()) / 1000) if wake_at_ms else None
+            # Not `wait_for`: in Python 3.11 it loses a cancellation that comes with the wake-up.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
             self._wake.clear()
             if not self._stopping:
                 wake_at_ms = await self._cycle()
