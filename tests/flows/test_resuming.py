@@ -32,4 +32,4 @@ def test_a_job_goes_on_after_its_time_limit(person: Person) -> None:
         ["epoch-1.pt"],
         ["epoch-1.pt", "epoch-2.pt"],
     ]
-    assert "to go on from what w-" in person.stw("story", "fit-2").stdout
+    assert "to go on from what fit saved" in person.stw("story", "fit-2").stdout
