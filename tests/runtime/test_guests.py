@@ -122,7 +122,8 @@ def test_a_terminal_is_one(house: Rig) -> None:
         caller.say(frames.SIZE, frames.size(50, 90)[5:])
         assert caller.finish() == {"code": 3}
         assert b"50 90" in caller.output
-    with Caller(house, "host", ["sh", "-c", "tty; sleep 600"], terminal=True, stdin=True) as caller:
+    script = "trap 'exit 130' INT; tty; while :; do sleep 0.05; done"
+    with Caller(house, "host", ["sh", "-c", script], terminal=True, stdin=True) as caller:
         caller.until(b"/dev/pts/")
         caller.say(frames.INPUT, b"\x03")
         assert caller.finish() == {"code": 130}
@@ -137,6 +138,16 @@ def test_a_terminal_without_input_is_silent(house: Rig) -> None:
         caller.say(frames.END_OF_INPUT)
         assert caller.finish() == {"code": 0}
         assert caller.output.count(b"line\r\n") == 2
+
+
+def test_a_program_may_let_go_of_its_terminal_before_it_ends(house: Rig) -> None:
+    """As most do on their way out: it isn't hung up on, and what it opens again is heard."""
+    closing = "exec <&- >&- 2>&-; sleep 0.5"
+    _, _, end = ran(house, "host", "bash", "-c", f"{closing}; exit 7", terminal=True)
+    assert end == {"code": 7}
+    again = f"{closing}; echo again >/dev/tty; exit 8"
+    output, _, end = ran(house, "host", "bash", "-c", again, terminal=True)
+    assert (output, end) == (b"again\r\n", {"code": 8})
 
 
 def test_a_hang_up_ends_all_of_it(house: Rig) -> None:

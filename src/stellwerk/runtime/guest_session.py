@@ -28,6 +28,7 @@ _READ = 64 * 1024
 _HANG_UP_MS = 2_000
 _QUIET_MS = 50
 _DRAIN_MS = 1_000
+_UNHELD_MS = 200
 _WAIT_S = 10.0
 _LONGEST_WAIT_MS = 60_000
 _END_OF_TRANSMISSION = b"\x04"
@@ -110,6 +111,8 @@ class Keeper:
                 self._talk()
             guest = self._guest
             if guest is not None:
+                if not ready:
+                    self._listen_again(guest)
                 for descriptor in [fd for fd in guest.outputs if fd in ready]:
                     self._carry_output(guest, descriptor)
                 if guest.input is not None and (guest.input in ready or not self._input):
@@ -139,6 +142,8 @@ class Keeper:
     def _wait_ms(self) -> int:
         if self._hung_up_at is not None:
             return 100
+        if self._guest is not None and self._is_unheld(self._guest):
+            return _UNHELD_MS
         if self._code is not None and not self._is_told and len(self._outgoing) < _MOST_UNREAD:
             return _QUIET_MS
         return _LONGEST_WAIT_MS
@@ -241,7 +246,20 @@ class Keeper:
 
     def _let_go(self, guest: Guest, descriptor: int) -> None:
         self._left.pop(descriptor, None)
+        if guest.has_terminal and self._code is None:
+            # Programs close their streams before they end: to close the terminal now would be a
+            # hang-up, and kill them on their way out.
+            guest.outputs.pop(descriptor, None)
+            return
         guest.let_go(descriptor)
+
+    def _listen_again(self, guest: Guest) -> None:
+        """A terminal that nobody held a moment ago may have been opened again."""
+        if self._is_unheld(guest) and guest.terminal is not None:
+            guest.outputs[guest.terminal] = frames.OUTPUT
+
+    def _is_unheld(self, guest: Guest) -> bool:
+        return guest.has_terminal and self._code is None and not guest.outputs
 
     def _carry_input(self, guest: Guest, descriptor: int) -> None:
         try:
@@ -289,6 +307,7 @@ class Keeper:
             if pid == 0:
                 return
             if self._guest is not None and pid == self._guest.pid:
+                self._listen_again(self._guest)
                 code = os.waitstatus_to_exitcode(status)
                 self._code = code if code >= 0 else 128 - code
                 self._left = self._guest.still_held()
