@@ -110,11 +110,11 @@ class Person:
         return {row["name"]: row["phase"] for row in self.json("ps", "-A")}
 
     def until(self, phases: dict[str, str], timeout_s: float = 30) -> None:
-        """Waits until these workloads have these phases."""
+        """Waits until these workloads have these phases, or one of those joined by "or"."""
 
         def have_them(client: Client) -> bool:
             seen.update((row.name, row.phase) for row in client.list(all=True))
-            return all(seen.get(name) == phase for name, phase in phases.items())
+            return all(seen.get(name) in phase.split(" or ") for name, phase in phases.items())
 
         seen: dict[str, str] = {}
         self.wait(have_them, lambda: f"{seen}, not {phases}", timeout_s)

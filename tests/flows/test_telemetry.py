@@ -87,7 +87,9 @@ def test_without_a_rule_it_goes_on_and_is_marked(colleague: Person) -> None:
     """Whoever looks sees that a value wasn't a number."""
     nan = WRITES.format("{ write 1 2; write 2 NaN; write 3 1; }")
     colleague.stw("run", colleague.task(nan, name="marked"))
-    page = eventually(colleague, "marked", lambda page: "loss" in page["metrics"])
+    page = eventually(
+        colleague, "marked", lambda page: page["metrics"].get("loss", {}).get("n") == 3
+    )
     assert page["metrics"]["loss"]["not_finite"] == 1
     assert "1 (1 not finite)" in colleague.stw("show", "marked").stdout
 

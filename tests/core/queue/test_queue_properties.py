@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stellwerk.core.model.queueing import (
     ClusterQueue,
@@ -23,7 +24,7 @@ from stellwerk.core.queue.live import Queues
 from stellwerk.core.queue.outcome import Outcome
 from stellwerk.core.queue.settle import settle
 from stellwerk.core.queue.tree import QuotaTree
-from tests.core.queue.builders import NOW_MS, group, holds, quota, waits
+from tests.core.queue.builders import NOW_MS, group, holds, queue, quota, waits
 
 FLAVORS = ("std", "spot")
 COHORTS = ("left", "right", "root")
@@ -232,14 +233,39 @@ def test_the_order_of_the_input_means_nothing(data: st.DataObject) -> None:
 @given(st.data())
 @settings(max_examples=20, deadline=None)
 def test_preemption_ends(data: st.DataObject) -> None:
-    """Under classical rules no two workloads evict each other for ever."""
+    """Under classical rules, where nobody preempts while borrowing, it comes to an end."""
     world = data.draw(worlds())
-    plain = QueueObjects(flavors=world.flavors, queues=world.queues, cohorts=world.cohorts)
+    tame = tuple(
+        replace(one, preemption=replace(one.preemption, borrow="Never")) for one in world.queues
+    )
+    plain = QueueObjects(flavors=world.flavors, queues=tame, cohorts=world.cohorts)
     queues = Queues(plain, now_ms=NOW_MS)
     for one in data.draw(loads(world)):
         queues.submit(one)
     found = settle(queues, NOW_MS, 500)
     assert found.settled
+    within_limits(queues)
+
+
+def test_two_may_evict_each_other_for_ever() -> None:
+    """The reference's rules allow it where one preempts to borrow: it is stopped, and said.
+
+    The victim borrows within its own cohort, the preemptor beyond it; so the victim comes first
+    again as soon as both wait.
+    """
+    taking = Preemption("Never", "LowerPriority", "LowerPriority")
+    borrower = queue("q0", 0, "right")
+    world = QueueObjects(
+        flavors=(ResourceFlavor("std"),),
+        queues=(borrower, queue("q1", 2, "right", taking)),
+        cohorts=(Cohort("right", "root"), Cohort("root", "", group(("std", quota(1))))),
+    )
+    queues = Queues(world, now_ms=NOW_MS)
+    queues.submit(waits("wide", "q1", 3))
+    queues.submit(waits("small", "q0", 1, priority=-1))
+    found = settle(queues, NOW_MS, 50)
+    assert not found.settled
+    assert [one.key for _, one in found.evicted[:3]] == ["team/small"] * 3
     within_limits(queues)
 
 

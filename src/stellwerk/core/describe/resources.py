@@ -26,7 +26,6 @@ from stellwerk.core.describe.fields import (
     map_of,
     number,
     one_of,
-    plain,
     plain_map,
     read_map,
     size,
@@ -370,7 +369,7 @@ def _fields(wish: Reader) -> dict[str, Reader]:
         "job_recovery": job_recovery,
         "priority": integer(-1000, 1000),
         "priority_class": _priority_class,
-        "volumes": list_of(plain),
+        "volumes": list_of(plain_map),
     }
 
 
