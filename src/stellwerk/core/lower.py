@@ -46,6 +46,7 @@ def lower(task: Task) -> Lowered:
             ordered=task.choice == "ordered",
             num_nodes=task.num_nodes,
             placement=placement_key(task.placement),
+            wishes=task.wishes,
         ),
         policies=policies,
         priority=_priority(task),

@@ -13,8 +13,7 @@ from stellwerk.core.describe.fleet_amounts import from_text
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.placement_extras import EXTRAS as OF_PLACEMENTS
 from stellwerk.core.describe.placement_extras import listed
-from stellwerk.core.model.placement import Limits, SpreadConstraint
-from stellwerk.core.model.task import Wishes
+from stellwerk.core.model.wishes import Limits, SpreadConstraint, Wishes
 
 SHARED = (
     "objective", "usd-per-hour-of-waiting", "standby", "max-usd", "max-usd-per-hour", "finish-by",

@@ -10,12 +10,24 @@ from msgspec import Struct
 
 from stellwerk.core.model.resources import Request
 from stellwerk.core.model.selectors import Requirement, Selector
+from stellwerk.core.model.wishes import Limits, Objective, Prioritizer, SpreadConstraint
+
+__all__ = [
+    "Compat",
+    "Condition",
+    "DecisionGroup",
+    "GroupRule",
+    "Limits",
+    "Objective",
+    "Placement",
+    "Predicate",
+    "Prioritizer",
+    "SpreadConstraint",
+    "Toleration",
+]
 
 Compat = Literal["", "ocm"]
 """``ocm``: exactly what the reference does, its traps included; "" is the better behaviour."""
-
-Objective = Literal["score", "finish", "start", "cost", "weighted"]
-"""``score`` ranks by the weighted prioritizers; the others by an estimate, lowest first."""
 
 
 class Predicate(Struct, frozen=True, omit_defaults=True):
@@ -36,53 +48,12 @@ class Toleration(Struct, frozen=True, omit_defaults=True):
     seconds: int | None = None
 
 
-class Prioritizer(Struct, frozen=True, omit_defaults=True):
-    """One score with its weight. ``resource`` names the score object; "" = a built-in one.
-
-    `name` of a built-in: Balance, Steady, ResourceAllocatableCPU, ResourceAllocatableMemory, and
-    beyond the reference Cost, Start, Transfer, Latency, Energy, Reliability, Fragmentation.
-    """
-
-    name: str
-    weight: int = 1
-    resource: str = ""
-
-    @property
-    def title(self) -> str:
-        """The name that is shown: ``Balance``, ``AddOn/gpu/free``."""
-        return f"AddOn/{self.resource}/{self.name}" if self.resource else self.name
-
-
-class SpreadConstraint(Struct, frozen=True, omit_defaults=True):
-    """Spreads over the domains that a label or claim makes: counts differ by at most the skew."""
-
-    topology_key: str
-    key_type: Literal["Label", "Claim"] = "Label"
-    max_skew: int = 1
-    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
-
-
 class GroupRule(Struct, frozen=True, omit_defaults=True):
     """Puts the chosen clusters that match into a decision group of that name."""
 
     name: str
     labels: Selector = Selector()
     claims: tuple[Requirement, ...] = ()
-
-
-class Limits(Struct, frozen=True, omit_defaults=True):
-    """Hard limits beyond the reference; 0 or none = no limit.
-
-    ``claims`` that must be there with one of the values (compliance, region). ``latency_ms`` holds
-    for every region in ``client_regions``.
-    """
-
-    claims: tuple[Requirement, ...] = ()
-    usd_max: float = 0.0
-    usd_per_hour_max: float = 0.0
-    finish_by_ms: int = 0
-    latency_ms: float = 0.0
-    client_regions: tuple[str, ...] = ()
 
 
 class Placement(Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,8 @@ sharing a card is a matter of memory, so a fraction is a fraction of the card's 
 
 from msgspec import Struct
 
+from stellwerk.core.model.wishes import Wishes
+
 NAMESPACES = "namespaces"
 """A need: a cluster on which a run can have a view of the files of its own."""
 IMAGES = "images"
@@ -58,7 +60,10 @@ class Shape(Struct, frozen=True, omit_defaults=True):
 
     ``ordered`` says whether the alternatives are a preference order or a plain set. ``avoid`` names
     nodes (``cluster/node``) that are used only where no other could do. ``placement``
-    (``namespace/name``) bounds and ranks the clusters; "" = none does.
+    (``namespace/name``) bounds and ranks the clusters; "" = none does. ``person`` is the user as
+    whom it runs, and ``project`` the one that it counts for, where several people use one server
+    ("" = the server's own user). ``wishes`` have a placement of their own: what they bound and rank
+    is decided for all work of one shape.
     """
 
     alternatives: tuple[Alternative, ...]
@@ -66,6 +71,9 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     num_nodes: int = 1
     avoid: tuple[str, ...] = ()
     placement: str = ""
+    person: str = ""
+    project: str = ""
+    wishes: Wishes | None = None
 
 
 class DeviceShare(Struct, frozen=True):
@@ -87,8 +95,13 @@ class NodeAllocation(Struct, frozen=True, omit_defaults=True):
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):
-    """What a run holds on its cluster: given with the run, taken back when it is over."""
+    """What a run holds on its cluster: given with the run, taken back when it is over.
+
+    ``person`` and ``project`` are those of its shape.
+    """
 
     cluster: str
     nodes: tuple[NodeAllocation, ...]
     alternative: int = 0
+    person: str = ""
+    project: str = ""

@@ -13,8 +13,8 @@ import msgspec
 
 from stellwerk.core.model.devices import AcceleratorSelector
 from stellwerk.core.model.errors import Notice
-from stellwerk.core.model.placement import Limits, Objective, Prioritizer, SpreadConstraint
 from stellwerk.core.model.quantity import Amount
+from stellwerk.core.model.wishes import Wishes
 
 Choice = Literal["one", "any_of", "ordered"]
 StorageMode = Literal["MOUNT", "COPY", "MOUNT_CACHED"]
@@ -190,25 +190,6 @@ class SecretRef(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     scope: str | None = None
     mount_path: str | None = None
-
-
-class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one task wishes of the fleet, beside its resources and its placement.
-
-    `clusters` is over how many clusters a service is put; `expected_runtime_ms` is for a machine of
-    speed 1; `data` are names, with revisions, of what it reads.
-    """
-
-    objective: Objective | Literal[""] = ""
-    usd_per_hour_of_waiting: float = 0.0
-    limits: Limits = Limits()
-    data: tuple[str, ...] = ()
-    prioritizers: tuple[Prioritizer, ...] = ()
-    spread: tuple[SpreadConstraint, ...] = ()
-    standby: int = 0
-    clusters: int | None = None
-    expected_runtime_ms: int | None = None
-    prewarm: bool = False
 
 
 class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):

@@ -20,7 +20,8 @@ from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.fleet import SetBinding
 from stellwerk.core.model.placement import Limits, Placement, Prioritizer, Toleration
 from stellwerk.core.model.placing import Change as Turn
-from stellwerk.core.model.task import Task, Wishes
+from stellwerk.core.model.task import Task
+from stellwerk.core.model.wishes import Wishes
 from stellwerk.core.place import change_verbs as verbs
 from stellwerk.core.place.amounts import digits, limit_that_admits
 from stellwerk.core.place.change_verbs import BadChange, World, meant, number, span_ms, tainted

@@ -26,6 +26,7 @@ from stellwerk.core.model.placement import Objective, Placement, Prioritizer
 from stellwerk.core.model.placing import Choice, Existing, PlacingContext
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Shape
 from stellwerk.core.model.task import Task
+from stellwerk.core.model.wishes import Wishes
 from stellwerk.core.place.admitted import Tools
 from stellwerk.core.place.filters_limits import PRICE, WEIGHTED
 from stellwerk.core.place.fragments import usable
@@ -33,7 +34,19 @@ from stellwerk.core.place.options import Booking, Hall, Option, best_option, opt
 from stellwerk.core.place.placing import choose
 from stellwerk.core.place.policies import NO_WISHES, TASKS, policy_of, replicas_of
 
-__all__ = ["Answer", "Ask", "FleetPlan", "plan_on_fleet", "policy_of", "replicas_of"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "FleetPlan",
+    "as_seen",
+    "jobs_of",
+    "measurable",
+    "numbers_of",
+    "open_to_tasks",
+    "plan_on_fleet",
+    "policy_of",
+    "replicas_of",
+]
 
 TIE_WEIGHT = 10
 """Among those that are equal by the objective, as heavy as no other score is by default."""
@@ -94,7 +107,7 @@ def plan_on_fleet(
     asks: Iterable[Ask], fleet: Fleet, now_ms: int, existing: tuple[Existing, ...] = ()
 ) -> FleetPlan:
     """Answers for each task in turn; ``existing`` is where tasks and placements are already."""
-    fleet = _open(fleet)
+    fleet = open_to_tasks(fleet)
     grounds = Grounds(fleet)
     answers: list[Answer] = []
     bookings: list[Booking] = []
@@ -108,7 +121,7 @@ def plan_on_fleet(
     return FleetPlan(tuple(answers), fleet, tuple(bookings))
 
 
-def _open(fleet: Fleet) -> Fleet:
+def open_to_tasks(fleet: Fleet) -> Fleet:
     """A fleet in which tasks without a placement may go everywhere."""
     if any(one.namespace == TASKS for one in fleet.bindings):
         return fleet
@@ -139,22 +152,11 @@ def _answer(
     shape = lower(ask.task).shape
     service = ask.task.service is not None
     hall = Hall(fleet.clusters, fleet.taken, bookings)
-    jobs: list[JobProfile] = []
-    problems: dict[Problem, None] = {}
-    for alternative in shape.alternatives:
-        job, wrong = profile_of(
-            grounds.catalogue,
-            runtime_ms=None if service else (ask.task.wishes or NO_WISHES).expected_runtime_ms,
-            nodes=1 if service else shape.num_nodes,
-            request=alternative.request,
-            prewarm=(ask.task.wishes or NO_WISHES).prewarm,
-            placement=ask.policy,
-        )
-        jobs.append(job)
-        problems.update(dict.fromkeys(wrong))
+    wishes = ask.task.wishes or NO_WISHES
+    jobs, problems = jobs_of(shape, wishes, ask.policy, grounds, service=service)
     every = options_of(shape.alternatives, jobs, hall, grounds, now_ms, service=service)
-    tools = Tools(FleetColumns(_seen(fleet, hall, waits=not service)))
-    policy = _measurable(ask.policy, jobs[0], service=service)
+    tools = Tools(FleetColumns(as_seen(fleet, hall, waits=not service)))
+    policy = measurable(ask.policy, jobs[0], service=service)
     timed = not service and jobs[0].runtime_s is not None
     options, context, choice = _chosen(
         shape, policy, every, hall, tools, now_ms, existing, timed=timed
@@ -162,13 +164,33 @@ def _answer(
     answer = Answer(ask, shape, policy, jobs[0], choice, options, context, tools.columns)
     if problems:
         empty = replace(choice, clusters=(), totals=(), standby=(), groups=(), moves=())
-        return replace(answer, choice=empty, problems=tuple(problems))
+        return replace(answer, choice=empty, problems=problems)
     if not service:
         return replace(answer, **_gang(answer))
     return replace(answer, **_spread_out(answer, hall))
 
 
-def _seen(fleet: Fleet, hall: Hall, *, waits: bool) -> Fleet:
+def jobs_of(
+    shape: Shape, wishes: Wishes, policy: Placement, grounds: Grounds, *, service: bool = False
+) -> tuple[list[JobProfile], tuple[Problem, ...]]:
+    """What estimates need to know of each alternative, and what is wrong with the data named."""
+    jobs: list[JobProfile] = []
+    problems: dict[Problem, None] = {}
+    for alternative in shape.alternatives:
+        job, wrong = profile_of(
+            grounds.catalogue,
+            runtime_ms=None if service else wishes.expected_runtime_ms,
+            nodes=1 if service else shape.num_nodes,
+            request=alternative.request,
+            prewarm=wishes.prewarm,
+            placement=policy,
+        )
+        jobs.append(job)
+        problems.update(dict.fromkeys(wrong))
+    return jobs, tuple(problems)
+
+
+def as_seen(fleet: Fleet, hall: Hall, *, waits: bool) -> Fleet:
     """The fleet as the policy sees it, with what this plan has given away.
 
     What can wait for a window to open isn't kept out by one that is closed: the estimate waits.
@@ -180,7 +202,7 @@ def _seen(fleet: Fleet, hall: Hall, *, waits: bool) -> Fleet:
     return replace(fleet, clusters=clusters, taken=taken)
 
 
-def _measurable(policy: Placement, job: JobProfile, *, service: bool) -> Placement:
+def measurable(policy: Placement, job: JobProfile, *, service: bool) -> Placement:
     """The policy with an objective that can be compared: without a known length no end is known.
 
     What never ends, or nobody knows when, is ranked by its start in place of its end. Of equals by
@@ -223,7 +245,7 @@ def _chosen(
         context = PlacingContext(
             now_ms=now_ms,
             existing=existing,
-            estimates=_numbers(policy, options, hall, timed=timed),
+            estimates=numbers_of(policy, options, hall, timed=timed),
             refused={
                 name: tuple(rule.found for rule in one.failed)
                 for name, one in options.items()
@@ -236,7 +258,7 @@ def _chosen(
     return options, context, choice
 
 
-def _numbers(
+def numbers_of(
     policy: Placement, options: dict[str, Option], hall: Hall, *, timed: bool
 ) -> dict[str, dict[str, float]]:
     """What scores, limits and the objective look at, by name and cluster.

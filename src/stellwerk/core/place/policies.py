@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.placement import Limits, Placement
-from stellwerk.core.model.task import Task, Wishes
+from stellwerk.core.model.task import Task
+from stellwerk.core.model.wishes import Wishes
 
 NO_WISHES = Wishes()
 TASKS = "task"
@@ -36,6 +37,16 @@ def policy_of(
         named = found
     wishes = task.wishes or NO_WISHES
     return replace(
+        narrowed(named, wishes, name, task.num_nodes),
+        spread=(*named.spread, *wishes.spread),
+        standby=max(wishes.standby, named.standby) if task.service is not None else 0,
+        count=_count(task, named, wishes),
+    )
+
+
+def narrowed(named: Placement, wishes: Wishes, name: str, num_nodes: int) -> Placement:
+    """A policy with the wishes of one job, which goes to one cluster."""
+    return replace(
         named,
         name=f"{named.name}/{name}" if named.name else name,
         objective=wishes.objective or named.objective,
@@ -43,10 +54,9 @@ def policy_of(
         limits=tighter(named.limits, wishes.limits),
         data=tuple(dict.fromkeys((*named.data, *wishes.data))),
         prioritizers=(*named.prioritizers, *wishes.prioritizers),
-        spread=(*named.spread, *wishes.spread),
-        standby=max(wishes.standby, named.standby) if task.service is not None else 0,
-        count=_count(task, named, wishes),
-        num_nodes=task.num_nodes,
+        standby=0,
+        count=1,
+        num_nodes=num_nodes,
     )
 
 
