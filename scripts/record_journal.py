@@ -27,6 +27,15 @@ from stellwerk.core.model.placement import (
     Toleration,
 )
 from stellwerk.core.model.placing import Move
+from stellwerk.core.model.queue_object import QueueObject
+from stellwerk.core.model.queueing import (
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+)
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.selectors import Selector
@@ -128,6 +137,7 @@ def play() -> Scenario:
     day.say(cmd.Cancel(WorkloadId("w-unknown")))
     day.happen(ev.ActionDropped("start-run", WorkloadId("w-waits"), Reason("stale")))
     _placements(day)
+    _queues(day)
     day.happen(ev.LeaderChanged(2, CORE_VERSION))
     return day
 
@@ -204,6 +214,15 @@ def _placements(day: Scenario) -> None:
     )  # fmt: skip
     day.happen(*on_answers(day.state, [Answer("vision/gpus", 1, decided)]))
     day.say(cmd.DeletePlacement("vision/spare"))
+
+
+def _queues(day: Scenario) -> None:
+    gpu = QueueObject("ResourceFlavor", "gpu", manifest="{}", flavor=ResourceFlavor("gpu"))
+    group = ResourceGroup(("cpu",), (FlavorQuotas("gpu", {"cpu": Quota(8_000, 2_000)}),))
+    queue = ClusterQueue("vision", (group,), "lab", namespaces=Selector())
+    cohort = QueueObject("Cohort", "lab", cohort=Cohort("lab", weight=2.0))
+    day.say(cmd.ApplyQueues((gpu, cohort, QueueObject("ClusterQueue", "vision", queue=queue))))
+    day.say(cmd.DeleteQueueObjects((cohort.key,), force=True))
 
 
 def main() -> int:

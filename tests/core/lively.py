@@ -8,6 +8,8 @@ from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.gates import WHENS, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.queue_object import QueueObject
+from stellwerk.core.model.queueing import Cohort
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
 from stellwerk.core.model.standing import Decided
@@ -94,6 +96,7 @@ def _change_policies(hall: Hall, dice: random.Random) -> None:
             placement = Placement("lab", key.removeprefix("lab/"), count=dice.randrange(3))
             text = BlobHash("a" * 63 + str(dice.randrange(3)))
             hall.command(cmd.ApplyFleet("lab.yaml", text, text, 1, (placement,)))
+            _change_queues(hall, float(placement.count or 0))
         case 1 if key in standing:
             clusters = dice.choice(((), ("room",), ("alone", "room"), ("elsewhere",)))
             decided = Decided(f"pd-{dice.randrange(9)}", clusters, tuple(range(len(clusters))))
@@ -105,6 +108,16 @@ def _change_policies(hall: Hall, dice: random.Random) -> None:
             _submit_array(hall, dice)
         case _:
             hall.cycle()
+
+
+def _change_queues(hall: Hall, weight: float) -> None:
+    """A cohort is applied, or deleted where it is as it would be applied."""
+    said = QueueObject("Cohort", "lab", manifest=str(weight), cohort=Cohort("lab", weight=weight))
+    known = hall.state.queueing.kept.get(said.key)
+    if known is not None and known.object == said:
+        hall.command(cmd.DeleteQueueObjects((said.key,)))
+    else:
+        hall.command(cmd.ApplyQueues((said,)))
 
 
 def _submit_array(hall: Hall, dice: random.Random) -> None:

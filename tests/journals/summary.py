@@ -46,6 +46,9 @@ def summary(lines: Sequence[bytes]) -> dict[str, Any]:
         "declared": {
             name: [one.text, one.clusters] for name, one in sorted(state.standing.declared.items())
         },
+        "queue_objects": {
+            key.shown: [one.generation, one.by] for key, one in sorted(state.queueing.kept.items())
+        },
         "held": {
             f"{name}/{run}": sum(part.cpus_milli for part in allocation.nodes)
             for name, runs in sorted(state.allocations.items())

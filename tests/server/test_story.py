@@ -10,6 +10,7 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.standing import NOT_YET
 from stellwerk.core.model.workload import RunEnd
@@ -68,6 +69,8 @@ SENTENCES = [
     (ev.PlacementApplied(Placement("default", "gold")), ""),
     (ev.PlacementDeleted("default/gold"), ""),
     (ev.PlacementDecided("default/gold", NOT_YET), ""),
+    (ev.QueueObjectApplied(QueueObject("Cohort", "lab")), ""),
+    (ev.QueueObjectDeleted("Cohort", "lab"), ""),
 ]
 
 

@@ -7,6 +7,8 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.commands import Cancel, Command, Submit
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId, digest
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.queue_object import QueueObject
+from stellwerk.core.model.queueing import Cohort
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.workload import RunEnd
@@ -70,6 +72,8 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.PlacementApplied(Placement("lab", "gpus", count=2)),
     ev.PlacementDecided("lab/gpus", Decided("pd-1", ("lab",), (100,))),
     ev.PlacementDeleted("lab/gpus"),
+    ev.QueueObjectApplied(QueueObject("Cohort", "lab", manifest="{}", cohort=Cohort("lab"))),
+    ev.QueueObjectDeleted("Cohort", "lab"),
 )
 """One of each kind."""
 

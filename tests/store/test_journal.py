@@ -54,6 +54,8 @@ def test_a_story_is_what_concerns_one_workload(tmp_path: Path) -> None:
             ev.PlacementApplied,
             ev.PlacementDecided,
             ev.PlacementDeleted,
+            ev.QueueObjectApplied,
+            ev.QueueObjectDeleted,
         ]
         assert [record.event for record in story] == [
             event for event in EVENTS if event not in others

@@ -15,6 +15,8 @@ from stellwerk.core.model import reports as rep
 from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload
+from stellwerk.core.queueing_objects import on_apply as on_apply_queues
+from stellwerk.core.queueing_objects import on_delete as on_delete_objects
 from stellwerk.core.recover.blame import blame, quarantine
 from stellwerk.core.recover.outcome import node_of, outcome
 from stellwerk.core.standing import on_apply, on_delete
@@ -37,6 +39,10 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         return on_apply(state, command)
     if isinstance(command, cmd.DeletePlacement):
         return on_delete(state, command)
+    if isinstance(command, cmd.ApplyQueues):
+        return on_apply_queues(state, command)
+    if isinstance(command, cmd.DeleteQueueObjects):
+        return on_delete_objects(state, command)
     workload = state.workloads.get(command.id)
     name = type(command).__struct_config__.tag
     if workload is None:

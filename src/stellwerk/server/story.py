@@ -80,6 +80,8 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             | ev.PlacementApplied()
             | ev.PlacementDeleted()
             | ev.PlacementDecided()
+            | ev.QueueObjectApplied()
+            | ev.QueueObjectDeleted()
         ):
             return ""
         case _:

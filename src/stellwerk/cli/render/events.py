@@ -49,6 +49,11 @@ def subject(record: EventRecord) -> str:
         return f"{placement.get('namespace', '')}/{placement.get('name', '')}"
     if record.type.startswith("placement-"):
         return str(event.get("key", "-"))
+    if record.type == "queue-object-applied":
+        event = event.get("object", {})
+    if record.type.startswith("queue-object-"):
+        space = event.get("namespace", "")
+        return f"{space}/{event.get('name', '-')}" if space else str(event.get("name", "-"))
     if record.type == "fleet-declared":
         return str(event.get("name", "-"))
     if workload := event.get("workload") or event.get("id"):
@@ -94,6 +99,10 @@ def _of_no_workload(event: ev.Event) -> str:
             return "placement deleted"
         case ev.PlacementDecided():
             return f"chosen: {_some(event.decided.clusters)}"
+        case ev.QueueObjectApplied():
+            return f"{event.object.kind} applied"
+        case ev.QueueObjectDeleted():
+            return f"{event.kind} deleted"
     return ""
 
 

@@ -76,10 +76,25 @@ class FleetRead(Struct, frozen=True):
 
 def read_fleet(text: str, *, file: str = "", now_ms: int = 0) -> FleetRead:
     """The fleet and the placements of a file; `now_ms` is when its facts are told. Never raises."""
-    report = Report(file)
-    gathered = Gathered(report)
-    each_object(text, report, FLEET_FILE, lambda node: _take(gathered, report, node))
-    return _finished(gathered, report, now_ms)
+    reading = FleetReading(file)
+    each_object(text, reading.report, FLEET_FILE, reading.take)
+    return reading.finished(now_ms)
+
+
+class FleetReading:
+    """Reads the objects of a file one after the other."""
+
+    def __init__(self, file: str) -> None:
+        self.report = Report(file)
+        self._gathered = Gathered(self.report)
+
+    def take(self, node: Node) -> None:
+        """One object, or a list of them."""
+        _take(self._gathered, self.report, node)
+
+    def finished(self, now_ms: int) -> FleetRead:
+        """What all of it says."""
+        return _finished(self._gathered, self.report, now_ms)
 
 
 def fleet_of(objects: Iterable[Mapping[str, Any]], *, now_ms: int = 0) -> FleetRead:

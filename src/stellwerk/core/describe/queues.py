@@ -17,7 +17,7 @@ from stellwerk.core.describe.fields import Found, Reader, did_you_mean, read_map
 from stellwerk.core.describe.fleet_amounts import moment
 from stellwerk.core.describe.fleet_objects import Meta, meta
 from stellwerk.core.describe.nodes import Node, Report
-from stellwerk.core.describe.queues_checks import Gathered, cross_check
+from stellwerk.core.describe.queues_checks import MOST_NOTICES, Gathered, cross_check
 from stellwerk.core.describe.queues_objects import (
     COHORT,
     FLAVOR,
@@ -70,7 +70,6 @@ PASSED_OVER = (
     "MultiKueueConfig",
     "MultiKueueCluster",
 )
-_MOST_NOTICES = 100
 
 
 class QueuesRead(Struct, frozen=True):
@@ -97,25 +96,44 @@ def read_queues(files: Iterable[tuple[str, str]]) -> QueuesRead:
     notices: list[Notice] = []
     for name, text in files:
         report = Report(name)
-        taker = _Taker(gathered, report)
+        taker = Taker(gathered, report)
         each_object(text, report, QUEUE_FILE, taker.take)
-        problems += sorted(report.problems, key=lambda one: (one.line, one.column))
-        if report.uncounted:
-            more = f"and {report.uncounted} more problems, which are not shown"
-            problems.append(Problem("spec/more", more, file=name))
+        problems += taker.problems()
         notices += [*report.notices, *report.ignored]
     cross_check(gathered)
     problems += gathered.problems
     notices += gathered.notices
-    return QueuesRead(gathered.objects(), tuple(problems), tuple(notices[:_MOST_NOTICES]))
+    return QueuesRead(gathered.objects(), tuple(problems), tuple(notices[:MOST_NOTICES]))
 
 
-class _Taker:
-    """Takes the objects of one file."""
+def _uncounted(report: Report) -> list[Problem]:
+    if not report.uncounted:
+        return []
+    more = f"and {report.uncounted} more problems, which are not shown"
+    return [Problem("spec/more", more, file=report.file)]
 
-    def __init__(self, gathered: Gathered, report: Report) -> None:
+
+def no_note(_kind: str, _about: Meta, _node: Node) -> None:
+    """What is done with an object that counts, where nothing more is."""
+
+
+class Taker:
+    """Takes the objects of one file. ``note`` is told of each that counts."""
+
+    def __init__(
+        self,
+        gathered: Gathered,
+        report: Report,
+        note: Callable[[str, Meta, Node], None] = no_note,
+    ) -> None:
         self.gathered = gathered
         self.report = report
+        self.note = note
+
+    def problems(self) -> list[Problem]:
+        """What is wrong in the file, in its order."""
+        found = sorted(self.report.problems, key=lambda one: (one.line, one.column))
+        return [*found, *_uncounted(self.report)]
 
     def take(self, node: Node) -> None:
         """One object counts whole or not at all; a list stands for its entries."""
@@ -142,6 +160,7 @@ class _Taker:
             return
         if name == "Configuration" or self.gathered.first(self.report, name, about, node):
             keep()
+            self.note(name, about, node)
 
     def _kind(self, node: Node) -> str:
         report = self.report

@@ -7,6 +7,7 @@ as a notice: objects may come in any order, and the queue just takes nothing in 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -29,6 +30,8 @@ from stellwerk.core.model.queueing import (
 from stellwerk.core.model.selectors import selects
 
 DEEPEST = 32
+MOST_NOTICES = 100
+"""More than this nobody reads."""
 Place = tuple[str, int, int]
 """File, line and column of an object."""
 
@@ -48,8 +51,28 @@ class Gathered:
         self.workloads: list[tuple[QueuedWorkload, str]] = []
         self.settings = QueueSettings()
         self.places: dict[tuple[str, str, str], Place] = {}
+        self.known: dict[tuple[str, str, str], None] = {}
         self.problems: list[Problem] = []
         self.notices: list[Notice] = []
+
+    def know(self, objects: QueueObjects) -> None:
+        """Takes in what is there beside what was read; what was read of the same name holds."""
+        kinds: tuple[tuple[str, Iterable[Any], list[Any]], ...] = (
+            ("ResourceFlavor", objects.flavors, self.flavors),
+            ("ClusterQueue", objects.queues, self.queues),
+            ("Cohort", objects.cohorts, self.cohorts),
+            ("LocalQueue", objects.local_queues, self.local_queues),
+            ("WorkloadPriorityClass", objects.priority_classes, self.priorities),
+            ("Topology", objects.topologies, self.topologies),
+        )
+        for kind, found, mine in kinds:
+            for one in found:
+                key = _key(kind, getattr(one, "namespace", ""), one.name)
+                if key not in self.places:
+                    self.places[key] = "", 0, 0
+                    self.known[key] = None
+                    mine.append(one)
+        self.namespaces = {**objects.namespaces, **self.namespaces}
 
     def first(self, report: Report, kind: str, about: Meta, node: Node) -> bool:
         """Whether an object is the first of its name; else it is told where the first one is."""
@@ -85,7 +108,9 @@ class Gathered:
     def notice(
         self, key: tuple[str, str, str], code: str, path: str, message: str, help: str
     ) -> None:
-        """Something that a person should know of an object."""
+        """Something that a person should know of an object that was read."""
+        if key in self.known or len(self.notices) >= MOST_NOTICES:
+            return
         _, line, column = self.places.get(key, ("", 0, 0))
         self.notices.append(Notice(code, message, help, path, max(0, line), max(0, column)))
 
@@ -150,6 +175,14 @@ def cross_check(gathered: Gathered) -> None:
             _asks(gathered, key, "priorityClassRef", "WorkloadPriorityClass", priority)
 
 
+def problems_together(objects: QueueObjects) -> list[Problem]:
+    """What is wrong between objects that are each right by themselves."""
+    gathered = Gathered()
+    gathered.know(objects)
+    cross_check(gathered)
+    return gathered.problems
+
+
 def _has_class(gathered: Gathered, name: str) -> bool:
     return gathered.has("WorkloadPriorityClass", name) or gathered.has("PriorityClass", name)
 
@@ -162,7 +195,9 @@ def _asks(
     name: str,
     namespace: str = "",
 ) -> None:
-    if gathered.has(kind, name, namespace):
+    if gathered.has(kind, name, namespace) or len(gathered.notices) >= MOST_NOTICES:
+        return
+    if key in gathered.known:
         return
     inside = f" in the namespace `{namespace}`" if namespace else ""
     message = f"{key[0]} `{key[2]}` names the {kind} `{name}`, which isn't there{inside}"
@@ -199,7 +234,8 @@ def _cycles(gathered: Gathered) -> None:
             shown = [*way, name] if len(way) < 8 else [*way[:4], "…", way[-1], name]
             message = f"cohorts are each other's parent: {' -> '.join(shown)}"
             remedy = "remove one `parentName`; until then nothing below them is admitted"
-            key = ("Cohort", "", name)
+            read = (one for one in way if ("Cohort", "", one) not in gathered.known)
+            key = ("Cohort", "", next(read, name))
             gathered.problem(key, "queue/cohort-cycle", "spec.parentName", message, remedy)
         done.update(trail)
     _depths(gathered, parents)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from stellwerk.core.model.gates import ARRAY_LABEL, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.queue_object import ObjectKey, QueueObject
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.workload import Policies
 
@@ -103,6 +104,19 @@ class DeletePlacement(Struct, frozen=True, tag="delete-placement"):
     key: str
 
 
+class ApplyQueues(Struct, frozen=True, tag="apply-queues"):
+    """Take over objects of queueing, each in the place of the one of its name; all or none."""
+
+    objects: tuple[QueueObject, ...]
+
+
+class DeleteQueueObjects(Struct, frozen=True, tag="delete-queue-objects", omit_defaults=True):
+    """Forget objects of queueing, all or none. One that is in use stays, unless by ``force``."""
+
+    keys: tuple[ObjectKey, ...]
+    force: bool = False
+
+
 Command = (
     Submit
     | Cancel
@@ -113,14 +127,16 @@ Command = (
     | ResumeNode
     | ApplyFleet
     | DeletePlacement
+    | ApplyQueues
+    | DeleteQueueObjects
 )
+
+OfNoWorkload = ResumeNode | ApplyFleet | DeletePlacement | ApplyQueues | DeleteQueueObjects
 
 
 def subject(command: Command) -> WorkloadId:
     """The workload that a command is about; "" for one about something else."""
-    if isinstance(command, ResumeNode | ApplyFleet | DeletePlacement):
-        return WorkloadId("")
-    return command.id
+    return WorkloadId("") if isinstance(command, OfNoWorkload) else command.id
 
 
 class Envelope(Struct, frozen=True):

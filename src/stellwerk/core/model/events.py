@@ -12,6 +12,7 @@ from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.gates import Gate
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Decided
@@ -220,6 +221,20 @@ class PlacementDecided(Struct, frozen=True, tag="placement-decided", omit_defaul
     decided: Decided
 
 
+class QueueObjectApplied(Struct, frozen=True, tag="queue-object-applied"):
+    """An object of queueing is new, or another one than before."""
+
+    object: QueueObject
+
+
+class QueueObjectDeleted(Struct, frozen=True, tag="queue-object-deleted", omit_defaults=True):
+    """An object of queueing is gone."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
 Event = (
     LeaderChanged
     | ClusterObserved
@@ -246,6 +261,8 @@ Event = (
     | PlacementApplied
     | PlacementDeleted
     | PlacementDecided
+    | QueueObjectApplied
+    | QueueObjectDeleted
 )
 
 

@@ -80,4 +80,10 @@ OF_QUEUES = {
         "{ahead} before it in {queue}",
         "wait, or give it a higher priority",
     ),
+    "objects_refused": Entry(
+        "ended",
+        "you",
+        "nothing of it was taken over: {note}",
+        "look at what there is, and ask again",
+    ),
 }

@@ -9,6 +9,7 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state.gates import gate_after_release
 from stellwerk.core.state.live import ShapeQueue, State, Waits
+from stellwerk.core.state.queueing import fold_queueing
 from stellwerk.core.state.standing import fold_standing
 
 RUNS_KEPT = 20
@@ -69,6 +70,8 @@ def fold(state: State, record: ev.Record) -> None:
             fold_standing(state.standing, record.at_ms, record.actor, event)
         case ev.PlacementDeleted() | ev.PlacementDecided():
             fold_standing(state.standing, record.at_ms, record.actor, event)
+        case ev.QueueObjectApplied() | ev.QueueObjectDeleted():
+            fold_queueing(state.queueing, record.at_ms, record.actor, event)
         case ev.CommandRefused() | ev.ActionDropped():
             pass  # told in the journal; nothing of the live state follows from them
         case _:

@@ -23,11 +23,13 @@ from stellwerk.core.model.ids import (
     digest,
     workload_of,
 )
+from stellwerk.core.model.queue_object import KeptObject
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Declared, Standing
 from stellwerk.core.model.workload import Phase, Run, Workload
 from stellwerk.core.state.gates import Gates, told
+from stellwerk.core.state.queueing import Queueing
 from stellwerk.core.state.standing import Policies
 
 QueueKey = tuple[int, int, WorkloadId]
@@ -75,6 +77,7 @@ class StateImage(Struct, frozen=True):
     declared: list[Declared] = []
     placements: list[Standing] = []
     arrays: dict[WorkloadId, Tally] = {}
+    queue_objects: list[KeptObject] = []
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -114,6 +117,7 @@ class State:
         self.touched: dict[WorkloadId, Workload] = {}
         self.standing = Policies()
         self.gates = Gates()
+        self.queueing = Queueing()
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
@@ -130,6 +134,7 @@ class State:
             declared=list(self.standing.declared.values()),
             placements=list(self.standing.placements.values()),
             arrays=dict(self.gates.tallies),
+            queue_objects=list(self.queueing.kept.values()),
         )
 
     @classmethod
@@ -150,6 +155,7 @@ class State:
         for key, waits in image.waits.items():
             state.shapes[key].waits = waits
         state.standing.take_over(image.declared, image.placements)
+        state.queueing.take_over(image.queue_objects)
         return state
 
     def drain_touched(self) -> tuple[Workload, ...]:

@@ -1,0 +1,160 @@
+"""Turns what is asked of queueing's objects into events: all that were asked for, or none.
+
+Whether objects can stand beside each other was looked at before, with the places in the text; here
+it is asked once more, since others may have been applied meanwhile.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from stellwerk.core.describe.queues_checks import problems_together
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.queue_object import KeptObject, ObjectKey, QueueObject
+from stellwerk.core.model.queueing import Pair, QueueObjects, ResourceGroup
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.workload import Workload
+from stellwerk.core.state import State
+from stellwerk.core.state.queueing import together
+
+DEFAULT_NAMESPACE = "default"
+Kept = Mapping[ObjectKey, KeptObject]
+
+
+class Use(Struct, frozen=True):
+    """What an object is needed for: by other objects, and by how much live work."""
+
+    key: ObjectKey
+    objects: tuple[ObjectKey, ...] = ()
+    workloads: tuple[WorkloadId, ...] = ()
+
+
+def on_apply(state: State, command: cmd.ApplyQueues) -> list[ev.Event]:
+    """What objects change; what is said again gives nothing."""
+    kept = state.queueing.kept
+    fresh = [one for one in command.objects if _is_news(kept, one)]
+    if not fresh:
+        return []
+    after = objects_after(kept, fresh)
+    wrong = [*moved(kept, fresh), *problems_together(after)]
+    if wrong:
+        return [_refused("apply-queues", wrong[0].message)]
+    return [ev.QueueObjectApplied(one) for one in fresh]
+
+
+def on_delete(state: State, command: cmd.DeleteQueueObjects) -> list[ev.Event]:
+    """Forgets objects that are there."""
+    kept = state.queueing.kept
+    gone = [key for key in command.keys if key in kept]
+    if not gone:
+        return []
+    if not command.force:
+        used = in_use(state.queueing.objects, gone, state.workloads.values())
+        if used:
+            return [_refused("delete-queue-objects", f"{used[0].key.shown} is in use")]
+    return [ev.QueueObjectDeleted(key.kind, key.name, key.namespace) for key in gone]
+
+
+def _refused(command: str, why: str) -> ev.CommandRefused:
+    return ev.CommandRefused(command, WorkloadId(""), Reason("objects_refused", {"note": why}))
+
+
+def _is_news(kept: Kept, one: QueueObject) -> bool:
+    known = kept.get(one.key)
+    return known is None or known.object != one
+
+
+def objects_after(
+    kept: Kept, put: Iterable[QueueObject], gone: Iterable[ObjectKey] = ()
+) -> QueueObjects:
+    """What all objects say together once some are applied and others deleted."""
+    left = {key: one.object for key, one in kept.items()}
+    left.update((one.key, one) for one in put)
+    for key in gone:
+        left.pop(key, None)
+    return together(left.values())
+
+
+def moved(kept: Kept, put: Iterable[QueueObject]) -> list[Problem]:
+    """What can't change while an object stands, as work was taken in by what it said before."""
+    found = []
+    for one in put:
+        known = kept.get(one.key)
+        if known is None:
+            continue
+        local, flavor = one.local_queue, one.flavor
+        was = known.object
+        if local is not None and was.local_queue is not None:
+            before, after, path = was.local_queue.queue, local.queue, "spec.clusterQueue"
+        elif flavor is not None and was.flavor is not None and was.flavor.topology:
+            before, after, path = was.flavor.topology, flavor.topology, "spec.topologyName"
+        else:
+            continue
+        if before != after:
+            message = f"`{path}` of {one.key.shown} is `{before}` and can't become `{after}`"
+            help = f"`stw delete {one.kind.lower()} {one.key.path}` first, or use another name"
+            found.append(Problem("queue/immutable", message, help, path=path))
+    return found
+
+
+def local_queue_of(queue: str) -> ObjectKey:
+    """The local queue that work asks for: ``name``, or ``namespace/name``."""
+    namespace, slash, name = queue.rpartition("/")
+    return ObjectKey("LocalQueue", namespace if slash else DEFAULT_NAMESPACE, name)
+
+
+def in_use(objects: QueueObjects, gone: Iterable[ObjectKey], live: Iterable[Workload]) -> list[Use]:
+    """Which of the objects that would go others need that would stay, or live work."""
+    going = dict.fromkeys(gone)
+    needed: dict[ObjectKey, dict[ObjectKey, None]] = {key: {} for key in going}
+    for user, wanted in _references(objects):
+        if wanted in needed and user not in going:
+            needed[wanted][user] = None
+    doors = {one.key: one.queue for one in objects.local_queues}
+    work: dict[ObjectKey, list[WorkloadId]] = {}
+    for one in live:
+        door = local_queue_of(one.queue)
+        behind = doors.get(door.path)
+        if behind is None:
+            continue
+        for key in (door, ObjectKey("ClusterQueue", "", behind)):
+            if key in going:
+                work.setdefault(key, []).append(one.id)
+    uses = (Use(key, tuple(needed[key]), tuple(work.get(key, ()))) for key in going)
+    return [use for use in uses if use.objects or use.workloads]
+
+
+def _references(objects: QueueObjects) -> Iterable[tuple[ObjectKey, ObjectKey]]:
+    """Who names whom."""
+    for local in objects.local_queues:
+        user = ObjectKey("LocalQueue", local.namespace, local.name)
+        yield user, ObjectKey("ClusterQueue", "", local.queue)
+    for queue in objects.queues:
+        user = ObjectKey("ClusterQueue", "", queue.name)
+        yield user, ObjectKey("Cohort", "", queue.cohort)
+        yield from ((user, flavor) for flavor in _flavors(queue.groups))
+    for cohort in objects.cohorts:
+        user = ObjectKey("Cohort", "", cohort.name)
+        yield user, ObjectKey("Cohort", "", cohort.parent)
+        yield from ((user, flavor) for flavor in _flavors(cohort.groups))
+    for one in objects.flavors:
+        yield ObjectKey("ResourceFlavor", "", one.name), ObjectKey("Topology", "", one.topology)
+
+
+def _flavors(groups: Iterable[ResourceGroup]) -> list[ObjectKey]:
+    return [
+        ObjectKey("ResourceFlavor", "", one.flavor) for group in groups for one in group.flavors
+    ]
+
+
+def pairs_of(groups: Iterable[ResourceGroup]) -> list[Pair]:
+    """What quota is counted by in groups, in their order."""
+    return [
+        Pair(one.flavor, resource)
+        for group in groups
+        for one in group.flavors
+        for resource in group.covered
+    ]
