@@ -127,7 +127,7 @@ def scored(columns: FleetColumns, choice: Choice) -> tuple[dict[str, Any], dict[
     """The scores and totals that the explanation holds."""
     explanation = choice.explanation
     passed = bits(explanation.passed, columns.size) if explanation.passed else np.zeros(0, bool)
-    rows = [int(row) for row in columns.by_name if len(passed) and passed[row]]
+    rows = np.flatnonzero(passed).tolist()
     names = [columns.clusters[row].name for row in rows]
     totals = dict.fromkeys(names, 0)
     scores: dict[str, Any] = {}

@@ -86,3 +86,26 @@ def test_a_cluster_that_falls_silent_is_left() -> None:
     assert told(one, 300_999) == []
     assert told(one, 301_000) == [(1, ("second",))]
     assert one.requeue_at_ms() == 0
+
+
+def test_clusters_that_come_and_go_make_no_new_columns() -> None:
+    """What was found stays, at the rows where its clusters are now, and tells the same."""
+    inventory = Inventory()
+    names = [f"c{number:02}" for number in range(0, 40, 2)]
+
+    def say(*listed: str) -> None:
+        gold = tuple(replace(FIRST, name=name) for name in listed)
+        inventory.say("lab", Source("lab", "declared", replace(ALL, clusters=gold)))
+
+    say(*names)
+    one = Decider(inventory)
+    one.apply([Standing(of_tier("gold"))], (), ())
+    assert told(one, 1000) == [(1, ("c00",))]
+    placer = one._placer
+    say("a-first-one", *names[1:])
+    assert told(one, 2000) == [(1, ("a-first-one",))]
+    say("a-first-one", "b", *names[1:])
+    assert told(one, 3000) == []
+    say(*names[1:])
+    assert told(one, 4000) == [(1, ("c02",))]
+    assert one._placer is placer

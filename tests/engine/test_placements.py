@@ -129,7 +129,7 @@ def changed(chance: Random, now: tuple[Cluster, ...]) -> tuple[Cluster, ...]:
     found = list(now)
     for _ in range(chance.randrange(1, 4)):
         at = chance.randrange(len(found))
-        match chance.randrange(5):
+        match chance.randrange(6):
             case 0:
                 taints = chance.choice(((), (Taint("gone", "NoSelect"),)))
                 found[at] = replace(found[at], taints=taints)
@@ -138,6 +138,8 @@ def changed(chance: Random, now: tuple[Cluster, ...]) -> tuple[Cluster, ...]:
                 found[at] = replace(found[at], labels={**found[at].labels, "tier": tier})
             case 2 if len(found) > 30:
                 del found[at]
+            case 3:
+                found[at:at] = [replace(found[at], name=f"{found[at].name}-{len(found)}")]
             case _:
                 score = ScoreObject({"free": chance.randint(-100, 100)})
                 found[at] = replace(found[at], scores={"gpu": score})

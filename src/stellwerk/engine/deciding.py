@@ -139,20 +139,18 @@ class Decider:
         return min((at_ms for at_ms in times if at_ms), default=0)
 
     def _take_facts(self, now_ms: int) -> Placer:
-        """Brings the columns up to date; other clusters than before make them anew."""
+        """Brings the columns up to date."""
         inventory = self._inventory
         inventory.at(now_ms)
         inventory.refresh()
         namespaces = tuple(sorted({one.placement.namespace for one in self._standing.values()}))
         reshaped = inventory.reshaped or namespaces != self._namespaces
         placer = self._placer
-        known = placer.columns.row if placer is not None else {}
-        anew = bool(inventory.gone) or any(name not in known for name in inventory.changed)
-        if not (placer is None or reshaped or anew or inventory.changed):
+        if not (placer is None or reshaped or inventory.gone or inventory.changed):
             return placer
         self._choices = {}
         self._namespaces = namespaces
-        if placer is None or anew:
+        if placer is None:
             placer = self._anew(namespaces)
         else:
             self._update(placer, namespaces if reshaped else None)
@@ -171,7 +169,7 @@ class Decider:
     def _keep_facts(self, fleet: Fleet) -> None:
         around = replace(fleet, clusters=(), taken=(), told={}, contradictions=())
         self._facts.around(around)
-        self._facts.rows(self._inventory.rows, self._inventory.rows, anew=True)
+        self._facts.rows(self._inventory.rows)
 
     def store_anew(self) -> None:
         """Parts may have been removed from the store: all that is needed from now on is stored."""
@@ -182,14 +180,14 @@ class Decider:
             self._keep_facts(self._inventory.fleet(self._namespaces))
 
     def _update(self, placer: Placer, namespaces: tuple[str, ...] | None) -> None:
-        columns, rows = placer.columns, self._inventory.rows
-        changed = [rows[name] for name in self._inventory.changed]
+        columns, inventory = placer.columns, self._inventory
+        changed = {name: inventory.rows[name] for name in inventory.changed}
         taken = {
-            row.cluster.name: row.taken
-            for row in changed
-            if columns.taken.get(row.cluster.name, ()) != row.taken
+            name: row.taken
+            for name, row in changed.items()
+            if columns.taken.get(name, ()) != row.taken
         }
-        columns.update([row.cluster for row in changed])
+        columns.update((row.cluster for row in changed.values()), inventory.gone)
         if taken:
             columns.take(taken)
         if namespaces is not None:
@@ -197,13 +195,13 @@ class Decider:
             columns.around(fleet)
             around = replace(fleet, clusters=(), taken=(), told={}, contradictions=())
             self._facts.around(around)
-        self._facts.rows(rows, self._inventory.changed, anew=False)
+        self._facts.rows(changed, inventory.gone)
 
     def _made(self, placer: Placer, choice: Choice, now_ms: int) -> Made | None:
         key = choice.placement
         one = self._standing[key]
         refused = self._refused(placer, choice, now_ms)
-        decided = _decided(choice, refused)
+        decided = decided_of(choice, refused)
         if one.says(decided):
             return None
         shared = choice.explanation.shared
@@ -275,7 +273,8 @@ def why_not(
     return BEHIND
 
 
-def _decided(choice: Choice, refused: dict[str, Refusal]) -> Decided:
+def decided_of(choice: Choice, refused: dict[str, Refusal]) -> Decided:
+    """What a choice gives, without an id: `refused` says why clusters here weren't chosen."""
     passed = choice.explanation.passed
     return Decided(
         decision="",

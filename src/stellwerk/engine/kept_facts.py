@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -46,10 +46,9 @@ class KeptFacts:
 
     def __init__(self) -> None:
         self._ids: dict[str, bytes] = {}
-        self._names: list[str] = []
         self._base = ""
-        self._base_rows = b""
-        self._since: dict[int, bytes] = {}
+        self._base_row: dict[str, int] = {}
+        self._since: dict[str, None] = {}
         self._stored: dict[str, None] = {}
         self._fresh: dict[str, bytes] = {}
         self._around = ""
@@ -61,36 +60,45 @@ class KeptFacts:
         self._note(self._around, data)
         self._id = ""
 
-    def rows(self, rows: dict[str, FactRow], changed: Iterable[str], *, anew: bool) -> None:
-        """Takes changed clusters; ``anew`` where others are there than before."""
-        names = list(changed)
-        for name in names:
-            id, data = packed(rows[name])
+    def rows(self, changed: Mapping[str, FactRow], gone: Iterable[str] = ()) -> None:
+        """Takes clusters that are new or changed, by name, and drops those that are gone."""
+        for name in gone:
+            self._ids.pop(name, None)
+            self._since[name] = None
+        for name, row in changed.items():
+            id, data = packed(row)
             self._note(id, data)
             self._ids[name] = bytes.fromhex(id)
-        if anew:
-            self._names = sorted(rows)
-            self._base = ""
-        else:
-            places = {name: row for row, name in enumerate(self._names)} if names else {}
-            self._since.update((places[name], self._ids[name]) for name in names)
+            self._since[name] = None
         self._id = ""
 
     def table(self) -> str:
         """The id of the facts as they are now; what must be stored for it waits in `fresh`."""
         if self._id:
             return self._id
-        if not self._base or len(self._since) * SHARE_OF_BASE > len(self._names):
-            self._base_rows = b"".join(self._ids[name] for name in self._names)
+        if not self._base or len(self._since) * SHARE_OF_BASE > len(self._base_row):
+            names = sorted(self._ids)
+            self._base_row = {name: row for row, name in enumerate(names)}
             self._since = {}
-            self._base, data = packed(FactTable(self._around, self._base_rows))
-            self._note(self._base, data)
+            table = FactTable(self._around, b"".join(self._ids[name] for name in names))
+            self._base, data = packed(table)
             self._id = self._base
         else:
-            table = FactTable(self._around, base=self._base, changed=self._since)
-            self._id, data = packed(table)
-            self._note(self._id, data)
+            self._id, data = packed(self._differing())
+        self._note(self._id, data)
         return self._id
+
+    def _differing(self) -> FactTable:
+        """What isn't as in the base."""
+        rows, ids = self._base_row, self._ids
+        names = sorted(self._since)
+        return FactTable(
+            self._around,
+            base=self._base,
+            changed={rows[name]: ids[name] for name in names if name in rows and name in ids},
+            gone=tuple(rows[name] for name in names if name in rows and name not in ids),
+            added=b"".join(ids[name] for name in names if name in ids and name not in rows),
+        )
 
     def part(self, id: str, data: bytes) -> None:
         """Takes another part that decisions refer to."""
@@ -119,13 +127,15 @@ def read_rows(store: Reads, id: str) -> tuple[list[FactRow], Fleet]:
     rows, around = table.rows, table.around
     if table.base:
         rows = _table(store, table.base).rows
-    ids = [rows[at : at + ID_BYTES].hex() for at in range(0, len(rows), ID_BYTES)]
+    ids = _ids(rows)
     for row, changed in table.changed.items():
         ids[row] = changed.hex()
+    gone = dict.fromkeys(table.gone)
+    ids = [*(id for row, id in enumerate(ids) if row not in gone), *_ids(table.added)]
     found = store.parts([around, *ids])
     decode = msgspec.msgpack.Decoder(FactRow).decode
     fleet = msgspec.msgpack.decode(unpacked(found[around]), type=Fleet)
-    return _decoded(ids, found, decode), fleet
+    return sorted(_decoded(ids, found, decode), key=lambda row: row.cluster.name), fleet
 
 
 def needed_parts(store: Reads, decisions: Iterable[bytes]) -> dict[str, None]:
@@ -145,12 +155,13 @@ def needed_parts(store: Reads, decisions: Iterable[bytes]) -> dict[str, None]:
     for id in tables:
         table = _table(store, id)
         needed.update(dict.fromkeys((id, table.around)))
-        rows = table.rows
-        needed.update(
-            (rows[at : at + ID_BYTES].hex(), None) for at in range(0, len(rows), ID_BYTES)
-        )
+        needed.update(dict.fromkeys((*_ids(table.rows), *_ids(table.added))))
         needed.update((changed.hex(), None) for changed in table.changed.values())
     return needed
+
+
+def _ids(rows: bytes) -> list[str]:
+    return [rows[at : at + ID_BYTES].hex() for at in range(0, len(rows), ID_BYTES)]
 
 
 def _decoded(ids: Sequence[str], found: dict[str, bytes], decode: "_Decode") -> list[FactRow]:

@@ -1,8 +1,9 @@
 """Expressions about clusters: what they may use, how they are bounded, and when they are asked."""
 
+import numpy as np
 import pytest
 
-from stellwerk.core.inventory.columns import FleetColumns
+from stellwerk.core.inventory.columns import Bits, FleetColumns
 from stellwerk.core.model.cluster import Cluster, ScoreObject, Taint
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.place.expressions import YES, Expressions
@@ -125,13 +126,18 @@ def columns() -> FleetColumns:
     )
 
 
+def everybody(fleet: FleetColumns) -> Bits:
+    """All rows."""
+    return np.ones(fleet.size, np.bool_)
+
+
 def test_a_cluster_is_asked_once_per_change() -> None:
     """Only what changed is evaluated again, and a score only where it is read."""
     fleet, asking = columns(), Expressions()
     label = 'managedCluster.metadata.labels["tier"] == "b"'
     score = 'managedCluster.scores("gpu")[0].value > 5'
     for expression in (label, score):
-        asking.verdicts(expression, fleet, fleet.alive)
+        asking.verdicts(expression, fleet, everybody(fleet))
     assert asking.evaluated == 6
 
     def asked_again(free: dict[str, int]) -> int:
@@ -139,7 +145,7 @@ def test_a_cluster_is_asked_once_per_change() -> None:
         scores = {name: ScoreObject({"free": value}) for name, value in free.items()}
         one = fleet.clusters[1]
         fleet.update([Cluster(one.name, "ocm", (), labels=one.labels, scores=scores)])
-        said = [asking.verdicts(each, fleet, fleet.alive).said[1] for each in (label, score)]
+        said = [asking.verdicts(each, fleet, everybody(fleet)).said[1] for each in (label, score)]
         assert said[0] == YES
         assert (said[1] == YES) == (free["gpu"] > 5)
         return asking.evaluated - before
@@ -148,6 +154,11 @@ def test_a_cluster_is_asked_once_per_change() -> None:
     assert asked_again({"gpu": 9, "net": 7}) == 1
     before = asking.evaluated
     fleet.update([Cluster("b", "ocm", (), labels={"tier": "x"})])
-    assert asking.verdicts(label, fleet, fleet.alive).said[1] != YES
-    assert "there is no score object" in asking.verdicts(score, fleet, fleet.alive).errors[1]
+    assert asking.verdicts(label, fleet, everybody(fleet)).said[1] != YES
+    failed = asking.verdicts(score, fleet, everybody(fleet))
+    assert "there is no score object" in failed.errors[1]
     assert asking.evaluated == before + 2
+    fleet.update([Cluster("aa", "ocm", ())], ["c"])
+    moved = asking.verdicts(score, fleet, everybody(fleet))
+    assert asking.evaluated == before + 3, "only the new one is asked"
+    assert (fleet.clusters[2].name, list(moved.errors)) == ("b", [2, 1])

@@ -4,8 +4,9 @@ A column is made when somebody first asks for it, so labels that no rule reads c
 changed cluster rewrites its row in those that exist. Each column counts its changes (`version`);
 what was computed from columns holds as long as their versions are the same.
 
-Rows are in the order of names when a fleet is read in; clusters that come later are appended, and
-the row of one that went is empty (`alive`). `by_name` gives the rows in the order of names.
+Rows are always in the order of names, so the columns of a fleet are the same however it came to
+be. Where clusters come or go the rows are laid out anew; `rows_since` says which row is which, so
+that what was computed of a row needn't be computed again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ Floats = NDArray[np.float64]
 
 FACTS = tuple(name for name in Cluster.__struct_fields__ if name != "scores")
 NOBODY = Cluster(name="", driver="", nodes=())
+LAYOUTS_KEPT = 16
+"""So many changes of the layout can be followed; who was away for longer begins anew."""
 
 
 class Words:
@@ -63,9 +66,9 @@ class Words:
             self.codes[row] = code
             self.version += 1
 
-    def grow(self, rows: int) -> None:
-        """Adds empty rows."""
-        self.codes = _grown(self.codes, rows)
+    def lay_out(self, rows: Rows) -> None:
+        """Puts rows elsewhere; new ones are empty."""
+        self.codes = laid_out(self.codes, rows)
 
 
 class Numbers:
@@ -85,9 +88,9 @@ class Numbers:
             self.values[row] = value
             self.version += 1
 
-    def grow(self, rows: int) -> None:
-        """Adds empty rows."""
-        self.values = _grown(self.values, rows, np.nan)
+    def lay_out(self, rows: Rows) -> None:
+        """Puts rows elsewhere; new ones are empty."""
+        self.values = laid_out(self.values, rows, np.nan)
 
 
 class ScoreNumbers:
@@ -116,11 +119,11 @@ class ScoreNumbers:
         self.values[row], self.until_ms[row], self.observed_ms[row] = value, until, observed
         self.version += 1
 
-    def grow(self, rows: int) -> None:
-        """Adds empty rows."""
-        self.values = _grown(self.values, rows, np.nan)
-        self.until_ms = _grown(self.until_ms, rows)
-        self.observed_ms = _grown(self.observed_ms, rows)
+    def lay_out(self, rows: Rows) -> None:
+        """Puts rows elsewhere; new ones are empty."""
+        self.values = laid_out(self.values, rows, np.nan)
+        self.until_ms = laid_out(self.until_ms, rows)
+        self.observed_ms = laid_out(self.observed_ms, rows)
 
 
 class FleetColumns:
@@ -133,9 +136,8 @@ class FleetColumns:
         unique = {cluster.name: cluster for cluster in fleet.clusters}
         self.clusters: list[Cluster] = [unique[name] for name in sorted(unique)]
         self.row: dict[str, int] = {one.name: row for row, one in enumerate(self.clusters)}
-        self.stamp = 0
+        self.stamp = self.layout = 0
         size = len(self.clusters)
-        self.alive: Bits = np.ones(size, np.bool_)
         self.facts_at: Rows = np.ones(size, np.int64)
         self.taken_at: Rows = np.ones(size, np.int64)
         self.taints_version = self.shape_version = self.taken_version = 0
@@ -150,7 +152,8 @@ class FleetColumns:
             self._note(row, cluster)
         self.taken: dict[str, tuple[Allocation, ...]] = _by_cluster(fleet.taken)
         self.around(fleet)
-        self._renamed()
+        self._roster_id = ""
+        self._laid_out: list[Rows] = []
 
     def around(self, fleet: Fleet) -> None:
         """Takes over everything of a fleet but its clusters and what is taken: it is small."""
@@ -167,8 +170,30 @@ class FleetColumns:
 
     @property
     def size(self) -> int:
-        """The number of rows, empty ones too."""
+        """The number of rows."""
         return len(self.clusters)
+
+    @property
+    def roster_id(self) -> str:
+        """What identifies the names of the rows."""
+        if not self._roster_id:
+            text = "\0".join(one.name for one in self.clusters).encode()
+            self._roster_id = hashlib.sha256(text).hexdigest()[:16]
+        return self._roster_id
+
+    def rows_since(self, layout: int) -> Rows | None:
+        """For each row the one that it was at an earlier ``layout``, -1 = it is new.
+
+        None: that is too long ago to be known.
+        """
+        if layout == self.layout:
+            return np.arange(self.size)
+        if self.layout - layout > len(self._laid_out):
+            return None
+        *earlier, rows = self._laid_out[len(self._laid_out) - (self.layout - layout) :]
+        for before in reversed(earlier):
+            rows = laid_out(before, rows, -1)
+        return rows
 
     def words(self, part: str, key: str) -> Words:
         """The column of a label (``labels``) or claim (``claims``)."""
@@ -220,16 +245,12 @@ class FleetColumns:
         """
         self.stamp += 1
         unique = {one.name: one for one in changed}
-        added = [one for one in unique.values() if not self._change(one)]
-        names = [name for name in dict.fromkeys(gone) if name in self.row]
-        for name in names:
-            row = self.row.pop(name)
-            self._write(row, NOBODY)
-            self.alive[row] = False
-        if added:
-            self._append(added)
-        if added or names:
-            self._renamed()
+        added = sorted(name for name in unique if name not in self.row)
+        left = dict.fromkeys(name for name in gone if name in self.row and name not in unique)
+        if added or left:
+            self._lay_out(added, left)
+        for one in unique.values():
+            self._write(self.row[one.name], one)
 
     def take(self, taken: Mapping[str, tuple[Allocation, ...]]) -> None:
         """Takes over what is in use on some clusters, by name."""
@@ -239,13 +260,6 @@ class FleetColumns:
             self.taken[name] = allocations
             if name in self.row:
                 self.taken_at[self.row[name]] = self.stamp
-
-    def _change(self, cluster: Cluster) -> bool:
-        row = self.row.get(cluster.name)
-        if row is None:
-            return False
-        self._write(row, cluster)
-        return True
 
     def _write(self, row: int, cluster: Cluster) -> None:
         old = self.clusters[row]
@@ -286,31 +300,33 @@ class FleetColumns:
             elif rows.pop(row, False):
                 self.shape_version += rows is not self.tainted
 
-    def _append(self, added: list[Cluster]) -> None:
-        first, more = self.size, len(added)
-        self.clusters += [NOBODY] * more
-        self.alive = np.concatenate([self.alive, np.ones(more, np.bool_)])
-        self.facts_at = _grown(self.facts_at, more)
-        self.taken_at = _grown(self.taken_at, more, self.stamp)
-        self.scores_at = {key: _grown(at, more) for key, at in self.scores_at.items()}
-        columns: list[Any] = [*self._words.values(), *self._numbers.values()]
-        for column in (*columns, *self._scores.values()):
-            column.grow(more)
-        for row, cluster in enumerate(added, first):
-            self.row[cluster.name] = row
-            self._write(row, cluster)
-
-    def _renamed(self) -> None:
-        """The clusters are others: orders them by name and gives their list another identity."""
-        names = [one.name for one in self.clusters]
-        self.by_name: Rows = np.array(
-            sorted(self.row.values(), key=lambda row: names[row]), np.int64
+    def _lay_out(self, added: list[str], left: dict[str, None]) -> None:
+        """Makes room for new clusters, in the order of names, and none for those that left."""
+        stay = [one.name for one in self.clusters if one.name not in left]
+        names = sorted([*stay, *added])
+        rows = np.fromiter((self.row.get(name, -1) for name in names), np.int64, len(names))
+        for name in left:
+            self.taken.pop(name, None)
+        was = rows.tolist()
+        self.clusters = [self.clusters[row] if row >= 0 else NOBODY for row in was]
+        self.row = {name: row for row, name in enumerate(names)}
+        now = {old: row for row, old in enumerate(was)}
+        self.tainted, self.deleting, self.windowed = (
+            {now[row]: True for row in few if row in now}
+            for few in (self.tainted, self.deleting, self.windowed)
         )
-        self.rank: Rows = np.zeros(self.size, np.int64)
-        self.rank[self.by_name] = np.arange(len(self.by_name))
-        text = "\0".join(names).encode()
-        self.roster_id = hashlib.sha256(text).hexdigest()[:16]
+        self.facts_at = laid_out(self.facts_at, rows, self.stamp)
+        self.taken_at = laid_out(self.taken_at, rows, self.stamp)
+        self.scores_at = {key: laid_out(at, rows, self.stamp) for key, at in self.scores_at.items()}
+        columns: list[Words | Numbers] = [*self._words.values(), *self._numbers.values()]
+        for column in (*columns, *self._scores.values()):
+            column.lay_out(rows)
+        self.layout += 1
         self.shape_version += 1
+        self.taints_version += 1
+        self.taken_version += 1
+        self._roster_id = ""
+        self._laid_out = [*self._laid_out[1 - LAYOUTS_KEPT :], rows]
 
 
 def _by_cluster(taken: Iterable[Allocation]) -> dict[str, tuple[Allocation, ...]]:
@@ -320,5 +336,18 @@ def _by_cluster(taken: Iterable[Allocation]) -> dict[str, tuple[Allocation, ...]
     return {name: tuple(held) for name, held in found.items()}
 
 
-def _grown(array: NDArray[Any], rows: int, value: float = 0) -> NDArray[Any]:
-    return np.concatenate([array, np.full(rows, value, array.dtype)])
+def laid_out(array: NDArray[Any], rows: Rows, value: float = 0) -> NDArray[Any]:
+    """An array by rows after these were laid out anew; ``value`` stands in new rows."""
+    if not len(array):
+        return np.full(len(rows), value, array.dtype)
+    found = array[rows]
+    found[rows < 0] = value
+    return found
+
+
+def rows_after(rows: Rows, most: int) -> Rows:
+    """Where each earlier row is now (-1 = nowhere), of rows up to ``most`` and of -1."""
+    now = np.full(max(int(rows.max(initial=-1)), most) + 2, -1, np.int64)
+    there = rows >= 0
+    now[rows[there]] = np.flatnonzero(there)
+    return now

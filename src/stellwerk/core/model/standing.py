@@ -125,10 +125,14 @@ class FactRow(Struct, frozen=True, omit_defaults=True):
 class FactTable(Struct, frozen=True, omit_defaults=True):
     """The facts of a whole fleet by the ids of parts, 8 bytes for each row.
 
-    One with a ``base`` says only what differs from that. ``around`` is the fleet less clusters.
+    One with a ``base`` says only what differs from that: rows of it that are ``changed`` or
+    ``gone``, and those ``added``. Rows are in the order of names. ``around`` is the fleet less
+    clusters.
     """
 
     around: str
     rows: bytes = b""
     base: str = ""
     changed: dict[int, bytes] = {}
+    gone: tuple[int, ...] = ()
+    added: bytes = b""

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 import msgspec
 import numpy as np
 
-from stellwerk.core.inventory.columns import Bits, FleetColumns
+from stellwerk.core.inventory.columns import Bits, FleetColumns, laid_out, rows_after
 from stellwerk.core.model.fleet import SET_LABEL
 from stellwerk.core.model.ids import DIGEST_LENGTH
 from stellwerk.core.model.placement import Limits, Placement
@@ -92,6 +92,15 @@ class Admitted:
         self.shared: SharedExplanation | None = None
         self.shared_id = ""
 
+    def lay_out(self, rows: Values) -> None:
+        """Takes what is kept by rows along to where these are now."""
+        self.passed = laid_out(self.passed, rows)
+        if self.broken:
+            return
+        now = rows_after(rows, int(self.rows.max(initial=-1)))[self.rows]
+        there = now >= 0
+        self.rows, self.base, self.unknown = now[there], self.base[there], self.unknown[there]
+
     @property
     def broken(self) -> bool:
         """Whether the spec is wrong, so that nothing follows from it."""
@@ -126,7 +135,7 @@ def admit(
             new = found.only_new
             found.held = tuple(row for row in held if new[row])
             found.passed[list(found.held)] = True
-        found.rows = columns.by_name[found.passed[columns.by_name]]
+        found.rows = np.flatnonzero(found.passed)
         if not rules.checks_first:
             _break(found, tuple(checks.of_prioritizers(placement, rules))[:1])
     if not found.broken:

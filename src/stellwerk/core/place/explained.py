@@ -57,7 +57,7 @@ class _Table:
         self.candidates = unpacked_bits(shared.candidates, size)
         self.filters = [(one, unpacked_bits(one.failed, size)) for one in shared.filters]
         self.passed = unpacked_bits(explanation.passed, size)
-        self.rows = columns.by_name[self.passed[columns.by_name]]
+        self.rows = np.flatnonzero(self.passed)
         self.place = {int(row): place for place, row in enumerate(self.rows)}
         self.scores = [
             _Unpacked(one, len(self.rows)) for one in (*shared.scores, *explanation.scores)
@@ -80,7 +80,7 @@ class _Table:
     def order(self) -> list[int]:
         """All rows: those that passed by rank, the others by name."""
         passed: list[int] = self.rows[self.ranked].tolist()
-        return passed + [row for row in self.columns.by_name.tolist() if row not in self.place]
+        return passed + [row for row in range(self.columns.size) if row not in self.place]
 
 
 class _Unpacked:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stellwerk.core.inventory.columns import Bits, FleetColumns, Rows
+from stellwerk.core.inventory.columns import Bits, FleetColumns, Rows, laid_out
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.place.written import object_of
 
@@ -42,12 +42,12 @@ class BadExpression(Exception):
 class Verdicts:
     """What an expression says of each row, and of which state of the cluster it says so."""
 
-    __slots__ = ("at", "errors", "program", "read", "said")
+    __slots__ = ("at", "errors", "layout", "program", "read", "said")
 
-    def __init__(self, program: Any, size: int) -> None:
-        self.program = program
-        self.said = np.zeros(size, np.int8)
-        self.at: Rows = np.zeros(size, np.int64)
+    def __init__(self, program: Any) -> None:
+        self.program, self.layout = program, 0
+        self.said = np.zeros(0, np.int8)
+        self.at: Rows = np.zeros(0, np.int64)
         self.errors: dict[int, str] = {}
         self.read: dict[str, bool] = {}
 
@@ -64,15 +64,15 @@ class Expressions:
 
     def check(self, expression: str) -> BadExpression | None:
         """Says why an expression can't be compiled, if it can't."""
-        known = self._compiled(expression, 0)
+        known = self._compiled(expression)
         return known if isinstance(known, BadExpression) else None
 
     def verdicts(self, expression: str, columns: FleetColumns, wanted: Bits) -> Verdicts:
         """Gives the verdicts of an expression that compiles, those of wanted rows up to date."""
-        known = self._compiled(expression, columns.size)
+        known = self._compiled(expression)
         if isinstance(known, BadExpression):
             raise known
-        self._grow(known, columns.size)
+        self._lay_out(known, columns)
         newest = columns.facts_at
         for name in known.read:
             newest = np.maximum(newest, columns.scores_of(name))
@@ -82,27 +82,27 @@ class Expressions:
 
     def matches(self, expression: str, cluster: Cluster) -> bool | str:
         """Evaluates an expression on one cluster; a text says what went wrong."""
-        known = self._compiled(expression, 0)
+        known = self._compiled(expression)
         if isinstance(known, BadExpression):
             return str(known)
         return self._ask(known, cluster)
 
-    def _compiled(self, expression: str, size: int) -> Verdicts | BadExpression:
+    def _compiled(self, expression: str) -> Verdicts | BadExpression:
         known = self._known.get(expression)
         if known is None:
-            known = self._compile(expression, size)
+            known = self._compile(expression)
             if len(self._known) >= MOST:
                 self._known.pop(next(iter(self._known)))
             self._known[expression] = known
         return known
 
-    def _compile(self, expression: str, size: int) -> Verdicts | BadExpression:
+    def _compile(self, expression: str) -> Verdicts | BadExpression:
         if len(expression) > LONGEST:
             return BadExpression(f"it has {len(expression)} characters, at most {LONGEST} may be")
         if self._env is None:
             self._env = self._environment()
         try:
-            return Verdicts(self._env.compile(expression), size)
+            return Verdicts(self._env.compile(expression))
         except (RuntimeError, ValueError) as error:
             return _refusal(str(error))
 
@@ -150,11 +150,19 @@ class Expressions:
         return bool(result.value())
 
     @staticmethod
-    def _grow(known: Verdicts, size: int) -> None:
-        more = size - len(known.said)
-        if more > 0:
-            known.said = np.concatenate([known.said, np.zeros(more, np.int8)])
-            known.at = np.concatenate([known.at, np.zeros(more, np.int64)])
+    def _lay_out(known: Verdicts, columns: FleetColumns) -> None:
+        """Takes verdicts along to where the rows of their clusters are now."""
+        if known.layout == columns.layout and len(known.said) == columns.size:
+            return
+        rows = columns.rows_since(known.layout) if len(known.said) else None
+        known.layout = columns.layout
+        if rows is None:
+            known.said, known.errors = np.zeros(columns.size, np.int8), {}
+            known.at = np.zeros(columns.size, np.int64)
+            return
+        known.said, known.at = laid_out(known.said, rows), laid_out(known.at, rows)
+        now = {old: row for row, old in enumerate(rows.tolist())}
+        known.errors = {now[row]: text for row, text in known.errors.items() if row in now}
 
 
 def _refusal(text: str) -> BadExpression:

@@ -127,7 +127,6 @@ def member_bits(columns: FleetColumns, memo: Memo, names: Iterable[str]) -> Bits
         selector = Selector(equal={SET_LABEL: name}) if one.exclusive else one.selector
         token = selector_token(columns, selector or Selector())
         members |= memo.get(("set", name), token, partial(set_bits, columns, one))
-    members &= columns.alive
     for row in columns.deleting:
         members[row] = False
     return members

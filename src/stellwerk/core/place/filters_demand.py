@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stellwerk.core.inventory.columns import Bits, FleetColumns, Rows
+from stellwerk.core.inventory.columns import Bits, FleetColumns, Rows, laid_out
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Shortfall
 from stellwerk.core.model.resources import Allocation, Request
@@ -27,9 +27,10 @@ DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "google.com/tp
 class Asked:
     """What is known of one request: who has no room for it, as of which state."""
 
-    __slots__ = ("at", "failed")
+    __slots__ = ("at", "failed", "layout")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, layout: int) -> None:
+        self.layout = layout
         self.at: Rows = np.zeros(size, np.int64)
         self.failed: Bits = np.zeros(size, np.bool_)
 
@@ -50,10 +51,14 @@ class Demands:
     ) -> Verdict:
         """Says who has no room, even with what ``own`` holds given back."""
         asked = self._known.get((request, num_nodes))
-        if asked is None or len(asked.at) != columns.size:
+        rows = None if asked is None else columns.rows_since(asked.layout)
+        if asked is None or rows is None:
             if len(self._known) >= MOST:
                 self._known.pop(next(iter(self._known)))
-            asked = self._known[request, num_nodes] = Asked(columns.size)
+            asked = self._known[request, num_nodes] = Asked(columns.size, columns.layout)
+        elif asked.layout != columns.layout:
+            asked.at, asked.failed = laid_out(asked.at, rows), laid_out(asked.failed, rows)
+            asked.layout = columns.layout
         newest = np.maximum(columns.facts_at, columns.taken_at)
         for row in np.flatnonzero(among & (asked.at < newest)).tolist():
             asked.failed[row] = bool(shortfalls(columns, row, request, num_nodes))

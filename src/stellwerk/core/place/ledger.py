@@ -22,6 +22,7 @@ class Ledger:
         self._counts: dict[str, int] = {}
         self._rows: Values = np.zeros(columns.size, np.int64)
         self._outside: dict[str, bool] = {}
+        self._layout = columns.layout
 
     def of(self, key: str) -> list[str]:
         """The clusters of a placement (``namespace/name``), best first."""
@@ -60,16 +61,16 @@ class Ledger:
     def _count(self, name: str, sign: int) -> None:
         self._counts[name] = self._counts.get(name, 0) + sign
         row = self.columns.row.get(name, -1)
-        if 0 <= row < len(self._rows):
-            self._rows[row] += sign
-        elif row < 0:
+        if row < 0:
             self._outside[name] = True
+        elif self._layout == self.columns.layout:
+            self._rows[row] += sign
 
     def _fit(self) -> None:
         """Takes over a fleet whose clusters have become others."""
-        if len(self._rows) == self.columns.size and self._roster == self.columns.roster_id:
+        if self._layout == self.columns.layout:
             return
-        self._roster = self.columns.roster_id
+        self._layout = self.columns.layout
         self._rows = np.zeros(self.columns.size, np.int64)
         self._outside = {}
         for name, count in self._counts.items():
@@ -78,5 +79,3 @@ class Ledger:
                 self._rows[row] = count
             elif count:
                 self._outside[name] = True
-
-    _roster = ""

@@ -49,7 +49,7 @@ class Ranking:
         """``held`` are rows the placement has; ``counts`` the decisions of others by row."""
         self.columns, self.admitted = columns, admitted
         rows = admitted.rows
-        places = np.searchsorted(columns.rank[rows], columns.rank[held]) if held else ()
+        places = np.searchsorted(rows, held) if held else ()
         self.held: list[int] = [
             int(place)
             for place, row in zip(places, held, strict=True)
@@ -93,9 +93,9 @@ class Ranking:
 
     def totals_of(self, rows: list[int]) -> list[int]:
         """The totals of rows that passed."""
-        ranks = self.columns.rank
-        places = np.searchsorted(ranks[self.admitted.rows], ranks[rows])
-        found: list[int] = self.totals[places].tolist() if rows else []
+        if not rows:
+            return []
+        found: list[int] = self.totals[np.searchsorted(self.admitted.rows, rows)].tolist()
         return found
 
     def _key(self) -> Values:

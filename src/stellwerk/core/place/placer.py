@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import numpy as np
 
-from stellwerk.core.inventory.columns import Bits, FleetColumns
+from stellwerk.core.inventory.columns import Bits, FleetColumns, rows_after
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Choice
 from stellwerk.core.model.resources import Allocation
@@ -79,6 +79,21 @@ class _Class:
         self.chosen[line, : len(rows)] = rows
         self.totals[line, : len(rows)] = choice.totals[: len(rows)] or 0
 
+    def lay_out(self, rows: Values) -> list[str]:
+        """Takes rows over to where they are now; says which members had one that is gone."""
+        now = rows_after(rows, int(self.chosen.max(initial=-1)))
+        moved = now[self.chosen]
+        lost = np.flatnonzero(((moved < 0) & (self.chosen >= 0)).any(axis=1))
+        self.chosen = moved
+        if self.admitted is not None:
+            self.admitted.lay_out(rows)
+        return [self.lines[line] for line in lost.tolist() if self.lines[line]]
+
+    def begin_anew(self) -> None:
+        """Forgets everything that was said by rows."""
+        self.admitted = None
+        self.chosen[:] = -1
+
 
 class Placer:
     """Decides for many placements, one after the other, each seeing the decisions before it."""
@@ -91,6 +106,7 @@ class Placer:
         self._class_of: dict[str, _Class] = {}
         self._classes: dict[bytes, _Class] = {}
         self._waiting: dict[str, bool] = {}
+        self._layout = columns.layout
         self._last: dict[str, tuple[object, ...]] = {}
         self._known: dict[str, tuple[tuple[Allocation, ...], Estimates]] = {}
 
@@ -130,6 +146,7 @@ class Placer:
         """Goes on from a decision that was made before: it is looked at as if something had
         changed, and made anew only where that asks for it. Says if that can be done.
         """
+        self._lay_out()
         group = self._class_of[key]
         timed = any(one.seconds is not None for one in group.placement.tolerations)
         known = all(name in self.columns.row for name in clusters)
@@ -151,6 +168,7 @@ class Placer:
 
     def decide(self, key: str, now_ms: int) -> Choice:
         """Decides for one placement and writes it down."""
+        self._lay_out()
         group = self._class_of[key]
         placement = group.members[key]
         self._renew(group, now_ms)
@@ -176,12 +194,27 @@ class Placer:
 
     def replan(self, now_ms: int) -> Iterator[Choice]:
         """Decides anew where something changed; gives the choices that are others than before."""
+        self._lay_out()
         for group in list(self._classes.values()):
             due, asked = self._due(group, now_ms)
             for key in due:
                 yield from self._again(key, now_ms)
             if asked is not None:
                 yield from self._improve(group, asked, now_ms)
+
+    def _lay_out(self) -> None:
+        """Takes what is known along to where the rows are now; who lost a cluster is asked anew."""
+        if self._layout == self.columns.layout:
+            return
+        rows = self.columns.rows_since(self._layout)
+        self._layout = self.columns.layout
+        if rows is None:
+            for group in self._classes.values():
+                group.begin_anew()
+            self._waiting.update(dict.fromkeys(self._class_of, True))
+            return
+        for group in self._classes.values():
+            self._waiting.update(dict.fromkeys(group.lay_out(rows), True))
 
     def _improve(self, group: _Class, asked: Asked, now_ms: int) -> Iterator[Choice]:
         """Decides for those that a better cluster waits for, until it is full of them."""
@@ -292,9 +325,7 @@ class Asked:
         self.group, self.now = group, now
         chosen = group.chosen[: len(group.lines)]
         self.sunk: Bits = np.any(rise[chosen] < 0, axis=1, keepdims=False)
-        passed: Bits = np.zeros(len(rise), np.bool_)
-        passed[: len(before.passed)] = before.passed
-        risen = ((rise > 0) | ~passed)[now.rows] & (now.unknown == 0)
+        risen = ((rise[:-1] > 0) | ~before.passed)[now.rows] & (now.unknown == 0)
         self.risen: list[int] = np.flatnonzero(risen).tolist()
         if len(self.risen) > MOST_ONE_BY_ONE:
             self.risen = []

@@ -88,7 +88,7 @@ def add_on(
         if len(ahead):
             score.until_ms = int(ahead.min()) + 1
     if expired.any():
-        order = columns.by_name[expired[columns.by_name]]
+        order = np.flatnonzero(expired)
         names = " ".join(f"{columns.clusters[row].name}/{one.resource}" for row in order[:20])
         more = f" and {len(order) - 20} more" if len(order) > 20 else ""
         score.warning = f"AddOnPlacementScores {names}{more} expired"
