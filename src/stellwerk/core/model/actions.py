@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from stellwerk.core.model.decisions import Decision
+from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation
@@ -10,13 +11,18 @@ from stellwerk.core.model.workload import NoticeWhy
 
 
 class StartRun(Struct, frozen=True, tag="start-run"):
-    """Start the next run of a workload on what ``allocation`` names."""
+    """Start the next run of a workload on what ``allocation`` names.
+
+    ``holding`` is the quota that it takes, by the objects of queueing at ``queueing_version``.
+    """
 
     workload: WorkloadId
     workload_version: int
     cluster_version: int
     allocation: Allocation
     decision: DecisionId
+    holding: Holding | None = None
+    queueing_version: int = 0
 
 
 class StopRun(Struct, frozen=True, tag="stop-run"):
@@ -27,6 +33,20 @@ class StopRun(Struct, frozen=True, tag="stop-run"):
     run: RunId
     why: NoticeWhy
     grace_ms: int
+    reason: Reason | None = None
+
+
+class ClaimRoom(Struct, frozen=True, tag="claim-room"):
+    """Promise a waiting workload a place and quota, and stop the runs that are in its way.
+
+    All of it or nothing. ``claim`` None takes the promise back.
+    """
+
+    workload: WorkloadId
+    workload_version: int
+    claim: Claim | None
+    stops: tuple[StopRun, ...] = ()
+    queueing_version: int = 0
 
 
 class TellWaiting(Struct, frozen=True, tag="tell-waiting"):
@@ -37,7 +57,7 @@ class TellWaiting(Struct, frozen=True, tag="tell-waiting"):
     reasons: tuple[Reason, ...]
 
 
-Action = StartRun | StopRun | TellWaiting
+Action = StartRun | StopRun | ClaimRoom | TellWaiting
 
 
 class Plan(Struct, frozen=True):

@@ -48,8 +48,52 @@ class Inputs(Struct, frozen=True):
     seq: int = 0
 
 
+class QuotaLevel(Struct, frozen=True, omit_defaults=True):
+    """One node on the way from a queue to the root, for one flavor and resource.
+
+    In thousandths of the resource's unit: ``nominal`` is its own, ``quota`` with what is below it,
+    ``used`` what is in use there, ``available`` what the queue could get from here up.
+    """
+
+    name: str
+    kind: Literal["queue", "cohort"]
+    nominal: int
+    quota: int
+    used: int
+    available: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+class FlavorVerdict(Struct, frozen=True, omit_defaults=True):
+    """What one flavor said to one alternative, with the path of the quota it asked for.
+
+    ``outcome``: fits, borrows, short, exceeds, taint, selector, missing, uncovered.
+    """
+
+    flavor: str
+    resource: str
+    outcome: str
+    alternative: int = 0
+    wanted: int = 0
+    available: int = 0
+    most: int = 0
+    note: str = ""
+    path: tuple[QuotaLevel, ...] = ()
+
+
+class QuotaSaid(Struct, frozen=True, omit_defaults=True):
+    """The verdict of the queue that a shape waits in; ``queue`` "" = no quota binds it."""
+
+    queue: str = ""
+    flavors: tuple[FlavorVerdict, ...] = ()
+
+
 class Decision(Struct, frozen=True, omit_defaults=True):
-    """Where one shape went, or why it waits. ``change``: the smallest that would turn it."""
+    """Where one shape went, or why it waits. ``change``: the smallest that would turn it.
+
+    ``quota`` is what its queue said, where there are queues.
+    """
 
     id: DecisionId
     inputs: Inputs
@@ -58,3 +102,4 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     runner_up: int = -1
     reasons: tuple[Reason, ...] = ()
     change: tuple[str, ...] = ()
+    quota: QuotaSaid | None = None

@@ -65,6 +65,24 @@ OF_QUEUES = {
         "it waits for {name} to go, which it preempts[, and for {others} more]",
         "nothing to do; it starts when they are gone",
     ),
+    "queue_strict": Entry(
+        "turn",
+        "time",
+        "{name} is before it in {queue}, which lets nobody pass",
+        "wait until that one starts; `stw queue` shows the order",
+    ),
+    "queue_no_cluster": Entry(
+        "blocked",
+        "cluster owner",
+        "no cluster or node has the labels of the flavor {flavor}: {note}",
+        "give a cluster these labels, or have {queue} use another flavor",
+    ),
+    "queue_preempted": Entry(
+        "turn",
+        "time",
+        "{name} in {queue} needs its room[ ({why})]",
+        "nothing to do; it is put back and resumes from its last checkpoint",
+    ),
     "queue_passed": Entry(
         "turn",
         "time",

@@ -129,7 +129,8 @@ def _put_back(workload: Workload, run: Run, end: RunEnd, now_ms: int) -> tuple[R
     asked = Reason("checkpointed", code)
     if not run.notice:
         return asked, _resume(workload, asked, now_ms)
-    reason = asked if end.checkpointed else Reason("preempted", {"why": run.notice})
+    preempted = run.notice_reason or Reason("preempted", {"why": run.notice})
+    reason = asked if end.checkpointed else preempted
     without = 0 if end.got_further else workload.preemptions + 1
     if without >= NO_PROGRESS_IN_A_ROW:
         return reason, ev.Held(workload.id, Reason("held_no_progress", {"times": without}))
