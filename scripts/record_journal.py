@@ -138,6 +138,7 @@ def play() -> Scenario:
     day.happen(ev.ActionDropped("start-run", WorkloadId("w-waits"), Reason("stale")))
     _placements(day)
     _queues(day)
+    _a_cluster_that_goes(day)
     day.happen(ev.LeaderChanged(2, CORE_VERSION))
     return day
 
@@ -186,6 +187,14 @@ def _a_node_that_fails(day: Scenario) -> None:
     day.happen(ev.NodeQuarantined("room", "pc2", Reason("quarantined", {"times": 3})))
     id = WorkloadId("w-other")
     day.told(id, "Ended", BROKEN)
+
+
+def _a_cluster_that_goes(day: Scenario) -> None:
+    day.see(rep.ClusterReport(make.a_cluster("old", make.a_node("old1"), make.a_node("old2"))))
+    day.say(cmd.DrainCluster("old", ("old2",), 1_767_312_000_000))
+    day.say(cmd.ResumeCluster("old"))
+    day.say(cmd.DrainCluster("old", now=True))
+    day.say(cmd.RemoveCluster("old"))
 
 
 def _notices(day: Scenario) -> None:

@@ -4,6 +4,7 @@ import random
 
 from msgspec.structs import replace
 
+from stellwerk.core.draining import lapsed
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.gates import WHENS, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
@@ -46,6 +47,8 @@ def a_lively_hall(seed: int, steps: int = 150) -> Hall:
     for step in range(steps):
         if policies.random() < 0.2:
             _change_policies(hall, policies)
+        if step >= 120 and policies.random() < 0.4:
+            _change_places(hall, policies)
         machines_fail = 50 <= step < 80
         hall.now_ms += dice.choice((0, 10, 1_000, 60_000, 400_000))
         if machines_fail:
@@ -82,6 +85,25 @@ def a_lively_hall(seed: int, steps: int = 150) -> Hall:
             case _:
                 hall.cycle()
     return hall
+
+
+SPARE = a_cluster("spare", a_node("spare", cpus=1))
+
+
+def _change_places(hall: Hall, dice: random.Random) -> None:
+    """Clusters and nodes are drained, for a while or now, resumed, and one comes and goes."""
+    name, nodes = dice.choice((("alone", ()), ("room", ()), ("room", ("pc0", "pc2"))))
+    until_ms = dice.choice((0, hall.now_ms + 5_000))
+    match dice.randrange(5):
+        case 0 | 1:
+            hall.command(cmd.DrainCluster(name, nodes, until_ms, now=dice.random() < 0.3))
+        case 2:
+            hall.command(cmd.ResumeCluster(name, nodes))
+        case 3:
+            hall.fold(lapsed(hall.state, hall.now_ms + 10_000))
+        case _:
+            hall.report(ClusterReport(SPARE))
+            hall.command(cmd.RemoveCluster("spare"))
 
 
 BOUND = a_shape(a_request(cpus=1), placement="lab/p1")

@@ -176,7 +176,7 @@ def test_reasons_are_told_again_only_when_they_are_others() -> None:
     away = replace(hall.state.clusters["lab"].nodes[0], state="drained", note="new cards")
     hall.fold([ev.ClusterObserved(replace(hall.state.clusters["lab"], nodes=(away,)))])
     hall.settle()
-    assert hall.told(big) == ["not_ready"]
+    assert hall.told(big) == ["drained"]
 
 
 def test_a_cancelled_run_is_given_notice_once() -> None:

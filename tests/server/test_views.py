@@ -151,7 +151,7 @@ def test_a_cluster_says_what_is_left_and_who_holds_it() -> None:
     assert first.memory_free_bytes == 28 * GIB
     assert [(one.held_bytes, one.runs) for one in first.devices] == [(40 * GIB, ["w-1-1"]), (0, [])]
     assert views.cluster_view(a_cluster("x", a_node(state="drained")), {}, None).state == (
-        "not ready"
+        "drained"
     )
 
 

@@ -366,4 +366,5 @@ def sorted_image(state: State) -> StateImage:
             name: dict(sorted(n.items())) for name, n in sorted(image.quarantined.items())
         },
         faults={name: dict(sorted(n.items())) for name, n in sorted(image.faults.items())},
+        drains={name: dict(sorted(n.items())) for name, n in sorted(image.drains.items())},
     )

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from stellwerk.core.draining import on_drain, on_remove, on_resume
 from stellwerk.core.gates import on_submit
 from stellwerk.core.model import actions as act
 from stellwerk.core.model import commands as cmd
@@ -32,9 +33,13 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
             return []
         return [on_submit(state, command, actor)]
     if isinstance(command, cmd.ResumeNode):
-        if command.node not in state.quarantined.get(command.cluster, {}):
-            return []
-        return [ev.NodeResumed(command.cluster, command.node)]
+        return on_resume(state, cmd.ResumeCluster(command.cluster, (command.node,)))
+    if isinstance(command, cmd.ResumeCluster):
+        return on_resume(state, command)
+    if isinstance(command, cmd.DrainCluster):
+        return on_drain(state, command)
+    if isinstance(command, cmd.RemoveCluster):
+        return on_remove(state, command)
     if isinstance(command, cmd.ApplyFleet):
         return on_apply(state, command)
     if isinstance(command, cmd.DeletePlacement):

@@ -7,6 +7,7 @@ are taken over as they are. Of each shape only the first waiting workloads are i
 from msgspec import Struct
 
 from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import NOT_YET, Decided
@@ -42,7 +43,10 @@ class ShapeView(Struct, frozen=True):
 
 
 class ClusterView(Struct, frozen=True):
-    """A cluster with what its runs hold; ``facts`` is the hash of what was observed."""
+    """A cluster with what its runs hold; ``facts`` is the hash of what was observed.
+
+    ``drains`` says which nodes of it (or all) somebody keeps free, and who.
+    """
 
     cluster: Cluster
     version: int
@@ -50,6 +54,7 @@ class ClusterView(Struct, frozen=True):
     allocations: tuple[tuple[RunId, Allocation], ...]
 
 
+    drains: dict[str, Drain] = {}
 class StopView(Struct, frozen=True):
     """A live run of a workload that somebody cancelled and that has not been told so yet."""
 
@@ -136,6 +141,7 @@ class Viewer:
             if not queue.entries:
                 continue
             cached = self._shapes.get(key)
+            drains=dict(self._state.drains.get(name, {})),
             if (
                 cached is None
                 or cached.version != queue.version

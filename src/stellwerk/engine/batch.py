@@ -26,6 +26,7 @@ def batch_of(
     shapes: dict[ShapeId, Shape] = {}
     waits = []
     clusters = []
+    removed: dict[str, None] = {}
     for record in records:
         match record.event:
             case ev.Submitted(submit=submit):
@@ -35,9 +36,16 @@ def batch_of(
             case ev.Requeued(shape=shape) if shape is not None:
                 shapes[ShapeId(digest(shape))] = shape
             case ev.ClusterObserved(cluster=cluster):
-                clusters.append((state.clusters[cluster.name], record.at_ms))
-            case ev.NodeQuarantined(cluster=name) | ev.NodeResumed(cluster=name):
-                clusters.append((state.clusters[name], record.at_ms))
+                clusters.append((cluster.name, record.at_ms))
+            case (
+                ev.NodeQuarantined(cluster=name)
+                | ev.NodeResumed(cluster=name)
+                | ev.ClusterDrained(cluster=name)
+                | ev.ClusterResumed(cluster=name)
+            ):
+                clusters.append((name, record.at_ms))
+            case ev.ClusterRemoved(cluster=name):
+                removed[name] = None
             case _:
                 continue
     return Batch(
@@ -48,7 +56,10 @@ def batch_of(
         shapes=shapes,
         waits=tuple(waits),
         decisions=tuple(decisions),
-        clusters=tuple(clusters),
+        clusters=tuple(
+            (state.clusters[name], at_ms) for name, at_ms in clusters if name in state.clusters
+        ),
+        removed_clusters=tuple(name for name in removed if name not in state.clusters),
         standing=standing_batch(state, records, made),
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from stellwerk.core.draining import lapsed, next_lapse_ms
 from stellwerk.core.gates import settle
 from stellwerk.core.intake import (
     missing_runs,
@@ -225,7 +226,11 @@ class Engine:
         self._take_answers(happened)
         while opened := settle(self.state):
             self._fold(happened, opened, ENGINE)
+        self._fold(happened, lapsed(self.state, self._now()), ENGINE)
         wake_at_ms = await self._plan(happened)
+        lapse_ms = next_lapse_ms(self.state)
+        if lapse_ms:
+            wake_at_ms = min(wake_at_ms or lapse_ms, lapse_ms)
         if happened.records or happened.made or happened.inbox_upto is not None:
             await self._commit(happened)
             self.placements.landed(happened.answers)
@@ -289,9 +294,13 @@ class Engine:
                     await self.placements.quiet()
 
     def _is_old_news(self, report: Report) -> bool:
-        """A probe that found what is known already, give or take some disk, is no fact."""
+        """A probe that found what is known already, give or take some disk, is no fact; nor is
+        one of a cluster that was removed meanwhile.
+        """
         if not isinstance(report, ClusterReport):
             return False
+        if report.cluster.name not in self.drivers:
+            return True
         known = self.state.observed.get(report.cluster.name)
         return not material_change(known, report.cluster)
 

@@ -67,6 +67,7 @@ class Work(Struct, frozen=True):
     dropped: tuple[str, ...]
     used: tuple[str, ...]
     here: tuple[str, ...]
+    gone: tuple[str, ...] = ()
 
 
 class Placements:
@@ -130,7 +131,13 @@ class Placements:
                 self._put[event.key] = None
             case ev.ClusterObserved():
                 self._dirty[event.cluster.name] = None
-            case ev.NodeQuarantined() | ev.NodeResumed():
+            case (
+                ev.NodeQuarantined()
+                | ev.NodeResumed()
+                | ev.ClusterDrained()
+                | ev.ClusterResumed()
+                | ev.ClusterRemoved()
+            ):
                 self._dirty[event.cluster] = None
             case ev.RunPlanned():
                 self._cluster_of[event.run] = event.allocation.cluster
@@ -224,6 +231,7 @@ class Placements:
     def _work(self) -> Work:
         standing, clusters = self._state.standing, self._state.clusters
         names = [name for name in self._dirty if name in clusters]
+        gone = [name for name in self._dirty if name not in clusters]
         work = Work(
             declared=tuple(standing.declared.values()) if self._declared_changed else None,
             seen=tuple(
@@ -231,6 +239,7 @@ class Placements:
                 for name in names
             ),
             told=tuple(self._told.items()),
+            gone=tuple(gone),
             own=self._own_work.changes(),
             put=tuple(standing.placements[k] for k in self._put if k in standing.placements),
             dropped=tuple(k for k in self._put if k not in standing.placements),
@@ -245,6 +254,7 @@ class Placements:
         """What couldn't be looked at is looked at again."""
         self._declared_changed |= work.declared is not None
         self._dirty.update((one.cluster.name, None) for one in work.seen)
+        self._dirty.update(dict.fromkeys(work.gone))
         for key, source in work.told:
             self._told.setdefault(key, source)
         self._own_work.again(work.own)
@@ -289,6 +299,8 @@ class Placements:
             self._declare(work.declared)
         for seen in work.seen:
             self._inventory.probed(seen.cluster, seen.taken, now_ms)
+        for name in work.gone:
+            self._inventory.say(f"probe/{name}", None)
         for key, source in work.told:
             self._inventory.say(f"told/{key}", source)
         self._own = {key: held for key, held in {**self._own, **work.own}.items() if held}

@@ -53,14 +53,20 @@ class Watch:
 
     async def remove(self, cluster: str) -> None:
         """Serves a cluster no more; what runs there goes on."""
+        driver = await self.detach(cluster)
+        if driver is not None:
+            await driver.close()
+
+    async def detach(self, cluster: str) -> Driver | None:
+        """Serves a cluster no more, and gives its driver, still open, to who asks."""
         task = self._tasks.pop(cluster, None)
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
         driver = self._drivers.pop(cluster, None)
         if driver is not None:
-            await driver.close()
             self._report(Reachability(cluster, "unreachable", UNSERVED))
+        return driver
 
     async def _watch(self, driver: Driver) -> None:
         delay = RETRY_FIRST_S

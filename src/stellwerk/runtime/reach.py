@@ -49,6 +49,23 @@ def reach(root: str, path: str, build: str) -> socket.socket:
     return _start(root, path, build)
 
 
+def dismiss(path: str) -> bool:
+    """End the agent that listens there; False if it stays because runs go on under it."""
+    met = _connect(path)
+    if met is None:
+        return True
+    try:
+        answer = _ask(met, {"id": 1, "op": "quit"})
+        if answer.get("error"):
+            return False
+        met.recv(1)  # the end of the connection is the end of the agent
+    except (OSError, ValueError) as error:
+        raise NoAgent("agent-silent", f"the agent at {path} is no use: {error}") from error
+    finally:
+        met.close()
+    return True
+
+
 def _connect(path: str) -> Optional[socket.socket]:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(_ANSWER_S)

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from stellwerk.server.fleet_models import Resumed
+
 
 class AddCluster(Struct, frozen=True, forbid_unknown_fields=True):
     """`hosts` are `user@host:port` or names of the server's SSH configuration. `python` and
@@ -53,10 +55,62 @@ class SshClusters(Struct, frozen=True):
     items: list[SshCluster] = []
 
 
+class HostLeft(Struct, frozen=True):
+    """What became of a machine whose cluster was removed: `agent` is `ended`, `goes on` or
+    `unknown`, and `purged` says that what lay there is gone. `message` says why it isn't so.
+    """
+
+    host: str
+    agent: str = ""
+    purged: bool = False
+    message: str = ""
+
+
 class RemovedCluster(Struct, frozen=True):
     """The answer to removing one."""
 
     name: str
+    hosts: list[HostLeft] = []
+
+
+class DrainWish(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which nodes are to get nothing new (none named: all), and until when (0: until resumed).
+    With `now` what runs there gets notice, and goes elsewhere.
+    """
+
+    nodes: list[str] = []
+    now: bool = False
+    until_ms: int = 0
+
+
+class ResumeWish(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which nodes may be used again; none named: all."""
+
+    nodes: list[str] = []
+
+
+class NodeNow(Struct, frozen=True):
+    """A node as it is now."""
+
+    name: str
+    state: str
+    note: str = ""
+
+
+class Drained(Struct, frozen=True):
+    """The nodes that get nothing new, and what still runs there."""
+
+    cluster: str
+    nodes: list[NodeNow] = []
+    runs: list[str] = []
+    until_ms: int = 0
+
+
+class ResumedCluster(Struct, frozen=True):
+    """The nodes that were taken back into use."""
+
+    cluster: str
+    nodes: list[Resumed] = []
 
 
 class FarFile(Struct, frozen=True):

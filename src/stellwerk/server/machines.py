@@ -16,12 +16,13 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from stellwerk.config import machine_id
+from stellwerk.core.model.commands import RemoveCluster
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.drivers.base import Driver, DriverError
 from stellwerk.drivers.registry import driver_factory
 from stellwerk.drivers.ssh.hosts import Host, name_nodes, read_host
 from stellwerk.engine.watch import Watch
-from stellwerk.server.machine_models import AddCluster, HostLook, Looked, SshCluster
+from stellwerk.server.machine_models import AddCluster, HostLeft, HostLook, Looked, SshCluster
 from stellwerk.server.services import Services
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 FILE = "clusters.json"
 VERSION = 1
 LOOK_S = 60.0
+EFFECT_S = 5.0
 Identity = tuple[object, ...]
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 OFF = frozenset({"ssh/timeout", "ssh/no-route", "ssh/refused", "ssh/connection-lost"})
@@ -154,18 +156,36 @@ class Machines:
         """Looks at every machine of a cluster now."""
         return Looked(name, await _look_at_all(self._found(name), ()), added=True)
 
-    async def remove(self, name: str, services: Services) -> None:
-        """Serves a cluster no more. Raises StellwerkError while runs go on there."""
+    async def remove(
+        self, name: str, services: Services, actor: str, *, purge: bool = False
+    ) -> list[HostLeft]:
+        """Forgets a cluster, and says what became of its machines.
+
+        Raises StellwerkError while runs go on there. One that nobody serves any more goes as well.
+        """
         async with self._changing:
-            self._found(name)
-            live = _live_runs(services, name)
-            if live:
-                message = f"{name} has runs that go on: {', '.join(live[:5])}"
-                remedy = "cancel them first, or say with `stw lost` that they are over"
-                raise StellwerkError([Problem("phase/has-runs", message, remedy)])
+            if not self._is_orphan(name, services):
+                self._found(name)
+            _refuse_while_in_use(services, name)
+            driver = await _watch(services).detach(name)
+            await services.order(RemoveCluster(name), actor, "")
+            await services.settled(EFFECT_S)
+            if driver is None:
+                return []
+            try:
+                _refuse_while_in_use(services, name)
+            except StellwerkError:  # something was started there meanwhile
+                _watch(services).add(driver)
+                raise
             await self._keep({key: one for key, one in self._kept.items() if key != name})
-            del self._drivers[name]
-            await _watch(services).remove(name)
+            left = await leave(self._drivers.pop(name), purge=purge)
+            await driver.close()
+            return left
+
+    def _is_orphan(self, name: str, services: Services) -> bool:
+        """Whether a cluster is known that nobody serves."""
+        known = any(one.cluster.name == name for one in services.engine.view().clusters)
+        return known and name not in self._drivers and services.engine.driver(name) is None
 
     def _found(self, name: str) -> "SshDriver":
         driver = self._drivers.get(name)
@@ -199,9 +219,24 @@ def _told(one: Kept) -> SshCluster:
     return SshCluster(one.name, [str(host) for host in one.hosts])
 
 
-def _live_runs(services: Services, name: str) -> list[str]:
+def _refuse_while_in_use(services: Services, name: str) -> None:
     view = services.engine.view()
-    return [run for one in view.clusters if one.cluster.name == name for run, _ in one.allocations]
+    live = [run for one in view.clusters if one.cluster.name == name for run, _ in one.allocations]
+    if live:
+        message = f"{name} has runs that go on: {', '.join(live[:5])}"
+        remedy = (
+            f"`stw cluster rm {name} --drain` waits for their end, with `--now` too they go "
+            "elsewhere; `stw lost` says that what can't be reached is over"
+        )
+        raise StellwerkError([Problem("phase/has-runs", message, remedy)])
+
+
+async def leave(driver: "SshDriver", *, purge: bool) -> list[HostLeft]:
+    """Ends the agents on a cluster's machines, and with ``purge`` all that lies there."""
+    from stellwerk.drivers.ssh.leaving import leave_all
+
+    left = await leave_all(driver.machines.values(), purge=purge)
+    return [HostLeft(one.host, one.agent, one.purged, one.message) for one in left]
 
 
 def _watch(services: Services) -> Watch:

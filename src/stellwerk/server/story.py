@@ -20,6 +20,7 @@ NOTICES = {
     "window": "the cluster's window closes",
     "time_limit": "its time limit is over",
     "abort": "one of its abort rules holds",
+    "drain": "its machine is drained",
 }
 
 
@@ -81,6 +82,9 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             | ev.PlacementDeleted()
             | ev.PlacementDecided()
             | ev.QueueObjectApplied()
+            | ev.ClusterDrained()
+            | ev.ClusterResumed()
+            | ev.ClusterRemoved()
             | ev.QueueObjectDeleted()
         ):
             return ""

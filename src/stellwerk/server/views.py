@@ -315,6 +315,8 @@ def cluster_view(
     nodes = [_node_view(node, allocations) for node in cluster.nodes]
     ready = sum(node.state == "ready" for node in cluster.nodes)
     state = "ready" if ready == len(nodes) and nodes else "degraded" if ready else "not ready"
+    if nodes and all(node.state == "drained" for node in cluster.nodes):
+        state = "drained"
     return fleet_models.ClusterView(
         name=cluster.name,
         driver=cluster.driver,

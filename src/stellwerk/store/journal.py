@@ -44,6 +44,7 @@ class Batch(Struct, frozen=True):
     waits: Sequence[tuple[ShapeId, DecisionId, tuple[Reason, ...], int]] = ()
     decisions: Sequence[tuple[Decision, int]] = ()
     clusters: Sequence[tuple[Cluster, int]] = ()
+    removed_clusters: Sequence[str] = ()
     standing: StandingBatch | None = None
 
 
@@ -110,6 +111,7 @@ def append(conn: sa.Connection, batch: Batch) -> None:
     models.write_waits(conn, batch.waits)
     models.write_decisions(conn, batch.decisions)
     models.write_clusters(conn, batch.clusters)
+    models.drop_clusters(conn, batch.removed_clusters)
     if batch.standing is not None:
         placements.write(conn, batch.standing)
     if batch.inbox_upto is not None:

@@ -29,6 +29,7 @@ _WAIT = Prepared(
 )
 _DECISION = insert_new(schema.decisions)
 _CLUSTER = upsert(schema.clusters)
+_DROP_CLUSTER = Prepared(sa.delete(schema.clusters).where(schema.clusters.c.name == param("gone")))
 
 _encode = msgspec.json.Encoder().encode
 
@@ -107,3 +108,9 @@ def write_clusters(conn: sa.Connection, observed: Sequence[tuple[Cluster, int]])
     if observed:
         rows = [(cluster.name, at_ms, _encode(cluster).decode()) for cluster, at_ms in observed]
         _CLUSTER.many(conn, rows)
+
+
+def drop_clusters(conn: sa.Connection, names: Sequence[str]) -> None:
+    """Takes clusters off the list that are there no more."""
+    for name in names:
+        _DROP_CLUSTER.run(conn, name)

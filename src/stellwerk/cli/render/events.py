@@ -10,6 +10,7 @@ from stellwerk.cli.render.units import clock, plural
 from stellwerk.client.wire import EventRecord
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.catalogue import render
+from stellwerk.core.model.draining import moment
 from stellwerk.server.story import sentence
 
 NAMES = 8
@@ -42,6 +43,9 @@ def subject(record: EventRecord) -> str:
         return str(event.get("submit", {}).get("name", "-"))
     if record.type == "cluster-observed":
         return str(event.get("cluster", {}).get("name", "-"))
+    if record.type in {"cluster-drained", "cluster-resumed", "cluster-removed"}:
+        nodes = ",".join(event.get("nodes") or ())
+        return f"{event.get('cluster', '-')}/{nodes}".rstrip("/")
     if record.type in {"node-quarantined", "node-resumed"}:
         return f"{event.get('cluster', '-')}/{event.get('node', '-')}"
     if record.type == "placement-applied":
@@ -89,6 +93,13 @@ def _of_no_workload(event: ev.Event) -> str:
             return f"quarantined: {render(event.reason).sentence}"
         case ev.NodeResumed():
             return "resumed"
+        case ev.ClusterDrained():
+            until = f" until {moment(event.until_ms)}" if event.until_ms else ""
+            return f"drained: nothing new starts there{until}"
+        case ev.ClusterResumed():
+            return "resumed"
+        case ev.ClusterRemoved():
+            return "removed"
         case ev.ShapeWaits():
             return f"all of this shape wait: {', '.join(r.code for r in event.reasons[:NAMES])}"
         case ev.FleetDeclared():

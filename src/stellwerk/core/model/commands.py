@@ -86,6 +86,31 @@ class ResumeNode(Struct, frozen=True, tag="resume-node"):
     node: str
 
 
+class DrainCluster(Struct, frozen=True, tag="drain-cluster", omit_defaults=True):
+    """Nothing new starts on a cluster, or on some nodes of it, until a time (0 = for ever).
+
+    ``now``: what runs there is given notice.
+    """
+
+    cluster: str
+    nodes: tuple[str, ...] = ()
+    until_ms: int = 0
+    now: bool = False
+
+
+class ResumeCluster(Struct, frozen=True, tag="resume-cluster", omit_defaults=True):
+    """A cluster, or some nodes of it, may be used again: neither drained nor quarantined."""
+
+    cluster: str
+    nodes: tuple[str, ...] = ()
+
+
+class RemoveCluster(Struct, frozen=True, tag="remove-cluster"):
+    """Nobody serves a cluster any more: forget it."""
+
+    cluster: str
+
+
 class ApplyFleet(Struct, frozen=True, tag="apply-fleet", omit_defaults=True):
     """Take over what a fleet file says: its facts in the place of those it said before, and its
     placements. ``facts`` is what was read of ``text``.
@@ -125,13 +150,17 @@ Command = (
     | SetPriority
     | DeclareLost
     | ResumeNode
+    | DrainCluster
+    | ResumeCluster
+    | RemoveCluster
     | ApplyFleet
     | DeletePlacement
     | ApplyQueues
     | DeleteQueueObjects
 )
 
-OfNoWorkload = ResumeNode | ApplyFleet | DeletePlacement | ApplyQueues | DeleteQueueObjects
+OfCluster = ResumeNode | DrainCluster | ResumeCluster | RemoveCluster
+OfNoWorkload = OfCluster | ApplyFleet | DeletePlacement | ApplyQueues | DeleteQueueObjects
 
 
 def subject(command: Command) -> WorkloadId:

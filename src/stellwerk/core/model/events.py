@@ -173,6 +173,27 @@ class CancelRequested(Struct, frozen=True, tag="cancel-requested"):
 
     id: WorkloadId
     now: bool = False
+class ClusterDrained(Struct, frozen=True, tag="cluster-drained", omit_defaults=True):
+    """Nothing new starts on a cluster, or on some nodes of it, until a time (0 = for ever)."""
+
+    cluster: str
+    nodes: tuple[str, ...] = ()
+    until_ms: int = 0
+
+
+class ClusterResumed(Struct, frozen=True, tag="cluster-resumed", omit_defaults=True):
+    """A cluster isn't drained any more; with ``nodes``, those aren't that were drained by name."""
+
+    cluster: str
+    nodes: tuple[str, ...] = ()
+
+
+class ClusterRemoved(Struct, frozen=True, tag="cluster-removed"):
+    """A cluster is gone: nobody serves it, and nothing runs there."""
+
+    cluster: str
+
+
 
 
 class CommandRefused(Struct, frozen=True, tag="command-refused"):
@@ -276,3 +297,6 @@ class Record(Struct, frozen=True):
     project: str
     event: Event
     version: int = 1
+    | ClusterDrained
+    | ClusterResumed
+    | ClusterRemoved

@@ -209,4 +209,6 @@ def _scores(
         scores["devices"] = WITHOUT_DEVICES
     if shape.ordered:
         scores["preference"] = -PREFERENCE_STEP * index
+    if node and node.state == "drained":
+        return Reason("drained", params)
     return scores

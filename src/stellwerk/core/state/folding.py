@@ -6,6 +6,7 @@ from typing import Literal, assert_never
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state.gates import gate_after_release
 from stellwerk.core.state.live import ShapeQueue, State, Waits
@@ -52,6 +53,13 @@ def fold(state: State, record: ev.Record) -> None:
         case ev.ShapeWaits():
             queue = state.shapes.get(event.shape)
             if queue is not None:
+        case ev.ClusterDrained():
+            drain = Drain(record.actor, record.at_ms, event.until_ms)
+            state.drain(event.cluster, event.nodes, drain)
+        case ev.ClusterResumed():
+            state.end_drain(event.cluster, event.nodes)
+        case ev.ClusterRemoved():
+            state.drop_cluster(event.cluster)
                 queue.waits = Waits(event.decision, event.reasons, record.at_ms)
         case ev.CancelRequested():
             workload = state.workloads[event.id]

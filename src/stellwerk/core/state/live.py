@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster, Node
+from stellwerk.core.model.draining import WHOLE, Drain, with_drains
 from stellwerk.core.model.gates import Tally
 from stellwerk.core.model.ids import (
     DecisionId,
@@ -79,6 +80,7 @@ class StateImage(Struct, frozen=True):
     arrays: dict[WorkloadId, Tally] = {}
     queue_objects: list[KeptObject] = []
 
+    drains: dict[str, dict[str, Drain]] = {}
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
 """Changes whenever a stored struct does: an image of another schema is rebuilt from the journal."""
@@ -93,8 +95,9 @@ class State:
     """What is alive now. Read it freely; its changing methods are for ``fold`` alone.
 
     ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
-    ``observed`` are the clusters as their drivers see them, ``clusters`` with the quarantined nodes
-    marked. ``faults`` names by node the workloads that ended there in a row for its fault.
+    ``observed`` are the clusters as their drivers see them, ``clusters`` with the quarantined and
+    drained nodes marked. ``drains`` says by cluster and node (or the whole) who keeps it free.
+    ``faults`` names by node the workloads that ended there in a row for its fault.
     """
 
     def __init__(self) -> None:
@@ -108,6 +111,7 @@ class State:
         self.cluster_versions: dict[str, int] = {}
         self.allocations: dict[str, dict[RunId, Allocation]] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
+        self.drains: dict[str, dict[str, Drain]] = {}
         self.shapes: dict[ShapeId, ShapeQueue] = {}
         self.delayed: dict[WorkloadId, int] = {}
         self._due: list[tuple[int, WorkloadId]] = []
@@ -138,6 +142,7 @@ class State:
         )
 
     @classmethod
+            drains={name: dict(nodes) for name, nodes in self.drains.items()},
     def from_image(cls, image: StateImage) -> "State":
         """Rebuilds the live state, with all that is derived, from an image."""
         state = cls()
@@ -149,6 +154,7 @@ class State:
         for key, shape in image.shapes.items():
             state.shapes[key] = ShapeQueue(shape)
         state.gates.tallies = dict(image.arrays)
+        state.drains = {name: dict(nodes) for name, nodes in image.drains.items()}
         state.workloads = {workload.id: workload for workload in image.workloads}
         for workload in sorted(image.workloads, key=queue_key):
             state.enter(workload)
@@ -171,7 +177,7 @@ class State:
         self._mark(cluster.name)
 
     def _mark(self, name: str) -> None:
-        """Marks a cluster's quarantined nodes; what is out of reach already stays so."""
+        """Marks a cluster's quarantined and drained nodes; what is out of reach stays so."""
         cluster = self.observed.get(name)
         if cluster is None:
             return
@@ -184,6 +190,8 @@ class State:
 
     def quarantine(self, cluster: str, node: str, reason: Reason) -> None:
         """Keeps a node from getting anything new."""
+        if name in self.drains:
+            cluster = replace(cluster, nodes=with_drains(cluster, self.drains[name]))
         self.quarantined.setdefault(cluster, {})[node] = reason
         self.clear_faults(cluster, node)
         self._mark(cluster)
@@ -202,6 +210,29 @@ class State:
         nodes = self.faults.setdefault(cluster, {})
         known = nodes.get(node, ())
         if workload not in known:
+    def drain(self, cluster: str, nodes: tuple[str, ...], drain: Drain) -> None:
+        """Keeps a cluster, or some nodes, from getting anything new."""
+        drained = self.drains.setdefault(cluster, {})
+        drained.update(dict.fromkeys(nodes or (WHOLE,), drain))
+        self._mark(cluster)
+
+    def end_drain(self, cluster: str, nodes: tuple[str, ...]) -> None:
+        """Lets a cluster with all of its nodes, or some nodes, get new work."""
+        drained = self.drains.pop(cluster, {})
+        left = {name: one for name, one in drained.items() if nodes and name not in nodes}
+        if left:
+            self.drains[cluster] = left
+        self._mark(cluster)
+
+    def drop_cluster(self, name: str) -> None:
+        """Forgets a cluster on which nothing runs, with all that was said about it."""
+        assert not self.allocations.get(name), "a cluster on which something runs isn't removed"
+        for known in (self.observed, self.clusters, self.allocations):
+            known.pop(name, None)
+        for said in (self.quarantined, self.faults, self.drains):
+            said.pop(name, None)
+        self.cluster_changed(name)
+
             nodes[node] = (*known, workload)
 
     def clear_faults(self, cluster: str, node: str) -> None:

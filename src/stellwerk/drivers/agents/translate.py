@@ -107,9 +107,9 @@ def sample_of(cluster: str, push: JSONObject, ahead_ms: int = 0) -> RunSample:
 
 def why_of(why: NoticeWhy) -> str:
     """The runtime's word for the cause of a notice; it puts an aborted run back no more than that
-    of somebody who cancelled.
+    of somebody who cancelled, and one whose machine is drained as any other that is preempted.
     """
-    return "cancel" if why == "abort" else why
+    return {"abort": "cancel", "drain": "preempt"}.get(why, why)
 
 
 def inventory_of(

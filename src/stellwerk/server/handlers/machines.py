@@ -1,9 +1,20 @@
-"""Clusters over SSH: adding them, looking at them, removing them."""
+"""Clusters over SSH: adding them, looking at them, removing them; draining clusters of any kind."""
 
 from litestar import delete, get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody
 
-from stellwerk.server.machine_models import AddCluster, Looked, RemovedCluster, SshClusters
+from stellwerk.server import draining
+from stellwerk.server.handlers.workloads import AnyRequest, actor_of
+from stellwerk.server.machine_models import (
+    AddCluster,
+    Drained,
+    DrainWish,
+    Looked,
+    RemovedCluster,
+    ResumedCluster,
+    ResumeWish,
+    SshClusters,
+)
 from stellwerk.server.machines import GivenMachines
 from stellwerk.server.services import Given
 
@@ -39,11 +50,44 @@ async def probe_ssh_cluster(name: FromPath[str], machines: GivenMachines) -> Loo
     status_code=200,
 )
 async def remove_ssh_cluster(
-    name: FromPath[str], services: Given, machines: GivenMachines
+    name: FromPath[str],
+    request: AnyRequest,
+    services: Given,
+    machines: GivenMachines,
+    purge: FromQuery[bool] = False,
 ) -> RemovedCluster:
-    """Forgets the cluster; refused while runs go on there. Nothing on the machines is removed."""
-    await machines.remove(name, services)
-    return RemovedCluster(name)
+    """Forgets the cluster, and ends the agents there; refused while runs go on there. What lies on
+    its machines stays, unless `purge` asks for its end.
+    """
+    hosts = await machines.remove(name, services, actor_of(request), purge=purge)
+    return RemovedCluster(name, hosts)
 
 
-HANDLERS = [list_ssh_clusters, add_ssh_cluster, probe_ssh_cluster, remove_ssh_cluster]
+@post("/clusters/{name:str}/drain", tags=["fleet"], summary="Drain a cluster", status_code=200)
+async def drain_cluster(
+    name: FromPath[str], request: AnyRequest, services: Given, data: JSONBody[DrainWish]
+) -> Drained:
+    """Lets nothing new start on a cluster, or on some of its nodes. What runs there goes on, or,
+    with `now`, gets notice and goes elsewhere.
+    """
+    key = request.headers.get("idempotency-key", "")
+    return await draining.drain(services, name, data, actor_of(request), key)
+
+
+@post("/clusters/{name:str}/resume", tags=["fleet"], summary="Resume a cluster", status_code=200)
+async def resume_cluster(
+    name: FromPath[str], request: AnyRequest, services: Given, data: JSONBody[ResumeWish]
+) -> ResumedCluster:
+    """Takes drained and quarantined nodes of a cluster back into use, all or some."""
+    key = request.headers.get("idempotency-key", "")
+    return await draining.resume(services, name, data.nodes, actor_of(request), key)
+
+
+HANDLERS = [
+    list_ssh_clusters,
+    add_ssh_cluster,
+    probe_ssh_cluster,
+    remove_ssh_cluster,
+    drain_cluster,
+    resume_cluster,
+]
