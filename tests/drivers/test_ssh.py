@@ -374,23 +374,6 @@ def test_a_room_goes_on_without_one_of_its_machines(room: tuple[FarPlace, Sshd])
     play(place, scene)
 
 
-def test_a_run_over_two_machines_is_refused_in_words(room: tuple[FarPlace, Sshd]) -> None:
-    """For good, before anything is started anywhere."""
-    place, _ = room
-
-    async def scene(session: Session) -> None:
-        order = an_order("w-1-1")
-        (rank,) = order.ranks
-        ranks = tuple(
-            replace(rank, rank=number, node=host.node) for number, host in enumerate(place.hosts)
-        )
-        with pytest.raises(DriverError) as refused:
-            await session.driver.start(replace(order, ranks=ranks))
-        assert (refused.value.code, refused.value.final) == ("ssh/one-machine", True)
-
-    play(place, scene)
-
-
 def test_nodes_have_names_of_their_own() -> None:
     """The host's, with the port where that is needed; one machine twice is refused."""
     hosts = [Host("pc1"), Host("pc2"), Host("pc1", port=2201), Host("fe80::1", user="a")]

@@ -40,17 +40,27 @@ class Computer:
     """One machine of a room."""
 
     def __init__(
-        self, room: "Room", number: int, options: Sequence[str], python: str, small: str
+        self,
+        room: "Room",
+        number: int,
+        options: Sequence[str],
+        python: str,
+        small: str,
+        shows: Sequence[Path],
     ) -> None:
         self.name = f"stwlab{os.getpid() % 10_000}n{number}"
         self.address = f"10.213.{room.number}.{number * 4 + 2}"
         self._outside = f"10.213.{room.number}.{number * 4 + 1}"
+        self._switch = room.switch
+        if room.switch:
+            self.address = f"10.214.{room.number}.{number}"
         self.folder = room.folder / f"m{number}"
         self.home = self.folder / "home"
         self.uid = FIRST_UID + number
         self._options = options
         self._python = python
         self._small = small
+        self._shows = shows
         self._veth = f"stw{os.getpid() % 10_000}v{number}"
         self._sshd: subprocess.Popen[bytes] | None = None
         self._key = room.key
@@ -81,11 +91,22 @@ class Computer:
         _run("ip", "netns", "add", self.name)
         inner = f"{self._veth}i"
         _run(*f"ip link add {self._veth} type veth peer name {inner} netns {self.name}".split())
-        _run("ip", "addr", "add", f"{self._outside}/30", "dev", self._veth)
+        if self._switch:
+            _run("ip", "link", "set", self._veth, "master", self._switch)
+            self._add_another_network()
+        else:
+            _run("ip", "addr", "add", f"{self._outside}/30", "dev", self._veth)
         _run("ip", "link", "set", self._veth, "up")
-        _run("ip", "-n", self.name, "addr", "add", f"{self.address}/30", "dev", inner)
+        size = 24 if self._switch else 30
+        _run("ip", "-n", self.name, "addr", "add", f"{self.address}/{size}", "dev", inner)
         _run("ip", "-n", self.name, "link", "set", inner, "up")
         _run("ip", "-n", self.name, "link", "set", "lo", "up")
+
+    def _add_another_network(self) -> None:
+        """One that leads nowhere, as containers have it, with the same address on each machine."""
+        _run(*f"ip -n {self.name} link add docker0 type bridge".split())
+        _run(*f"ip -n {self.name} addr add 172.17.0.1/16 dev docker0".split())
+        _run(*f"ip -n {self.name} link set docker0 up".split())
 
     def new_host_key(self) -> None:
         """Makes the machine look like another one, as after it was set up anew."""
@@ -113,6 +134,7 @@ class Computer:
             folder = self.folder / "small"
             folder.mkdir(exist_ok=True)
             binds.append(f"mount -t tmpfs -o mode=777,{self._small} tmpfs {folder}")
+        binds += self._show()
         script = " && ".join([*binds, f"exec {SSHD} -D -e -f {self.folder}/sshd_config"])
         with (self.folder / "sshd.log").open("ab") as log:
             self._sshd = subprocess.Popen(
@@ -127,6 +149,17 @@ class Computer:
                 return
             time.sleep(0.01)
         raise AssertionError((self.folder / "sshd.log").read_text())
+
+    def _show(self) -> list[str]:
+        """Has folders below root's home be seen there, which is closed to others."""
+        kept = self.folder / "kept"
+        before, after = [], []
+        for number, path in enumerate(self._shows):
+            place = kept / str(number)
+            place.mkdir(parents=True, exist_ok=True)
+            before.append(f"mount --bind {path} {place}")
+            after.append(f"mkdir -p {path} && mount --bind {place} {path}")
+        return [*before, "mount -t tmpfs -o mode=755 tmpfs /root", *after] if before else []
 
     def restart_sshd(self) -> None:
         """Ends sshd and the connections that it serves, and starts it again; jobs go on."""
@@ -187,7 +220,7 @@ class Computer:
 class Room:
     """Machines, and a person's key that opens all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, switch: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="stw-room-"))
         self.folder.chmod(0o755)
         self.number = os.getpid() % 250
@@ -195,6 +228,11 @@ class Room:
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
         self.person = self.folder / "person"
         self.computers: list[Computer] = []
+        self.switch = f"stw{os.getpid() % 10_000}sw" if switch else ""
+        if switch:
+            _run("ip", "link", "add", self.switch, "type", "bridge")
+            _run("ip", "addr", "add", f"10.214.{self.number}.254/24", "dev", self.switch)
+            _run("ip", "link", "set", self.switch, "up")
         (self.person / ".ssh").mkdir(parents=True, mode=0o700)
         (self.person / ".ssh" / "config").write_text(f"IdentityFile {self.key}\n")
 
@@ -205,11 +243,12 @@ class Room:
         options: Sequence[str] = (),
         python: str = "",
         small: str = "",
+        shows: Sequence[Path] = (),
     ) -> Computer:
         """Another machine; ``python`` is a folder that is its /opt, ``small`` says how a file
-        system in its folder `small` is mounted.
+        system in its folder `small` is mounted, ``shows`` are folders of root's that can be read.
         """
-        computer = Computer(self, len(self.computers) + 1, options, python, small)
+        computer = Computer(self, len(self.computers) + 1, options, python, small, shows)
         self.computers.append(computer)
         if on:
             computer.switch_on()
@@ -229,14 +268,16 @@ class Room:
 
 
 @contextlib.contextmanager
-def a_room() -> Iterator[Room]:
-    """A room that is torn down afterwards."""
-    room = Room()
+def a_room(*, switch: bool = False) -> Iterator[Room]:
+    """A room that is torn down afterwards; with a ``switch`` its machines reach each other."""
+    room = Room(switch=switch)
     try:
         yield room
     finally:
         for computer in room.computers:
             computer.tear_down()
+        if room.switch:
+            subprocess.run(["ip", "link", "del", room.switch], check=False)
         shutil.rmtree(room.folder, ignore_errors=True)
 
 

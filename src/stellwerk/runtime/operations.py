@@ -51,7 +51,7 @@ def hello(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONOb
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "root": agent.places.root,
         "now_ms": system.now_ms(),
-        "can": ["exec", "resume"],
+        "can": ["exec", "resume", "gang"],
     }
 
 
@@ -246,6 +246,16 @@ def kill(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObje
     return _order(agent, _entry(agent, request), {"op": "kill"})
 
 
+def go(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Let the ranks of a part of a gang start, with variables of their own."""
+    entry = _entry(agent, request)
+    problems: list[str] = []
+    env = check_env("env", request.get("env"), lambda field, what: problems.append(field + what))
+    if problems:
+        raise Refused("bad_request", "; ".join(problems))
+    return _order(agent, entry, {"op": "go", "env": env})
+
+
 def list_runs(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONObject:
     """Every run that is here."""
     return {"runs": [entry.report() for entry in agent.roster.entries.values()]}
@@ -343,6 +353,7 @@ OPERATIONS: dict[str, Operation] = {
     "stop": stop,
     "withdraw": withdraw,
     "kill": kill,
+    "go": go,
     "list": list_runs,
     "watch": watch,
     "forget": forget,

@@ -41,6 +41,7 @@ class Processes:
         self._signals = [number for number, _ in spec.term_signals]
         self._meeting: dict[str, str] = {}
         self._guessed: dict[str, str] = {}
+        self.meeting_port = ""
         self.top = ""
         """The folder that the processes take for the whole machine."""
 
@@ -67,20 +68,21 @@ class Processes:
             before = self._shell.env.get(name) or (_PLAIN_PATH if name == "PATH" else "")
             self._shell.env[name] = f"{before}:{place}/{folder}".lstrip(":")
 
-    def choose_meeting_point(self) -> None:
+    def choose_meeting_point(self, told: Mapping[str, str]) -> None:
         """Take the port at which the ranks meet, where nobody else has said which.
 
-        Only beside rank 0: the others would look at the wrong machine.
+        Only beside rank 0: the others would look at the wrong machine, and are told.
         """
         env = self._spec.env
         if "MASTER_ADDR" not in env:
             return
         self._guessed = interface_variables(env["MASTER_ADDR"])
-        port = env.get("MASTER_PORT")
+        port = env.get("MASTER_PORT") or told.get("MASTER_PORT")
         if port is None and any(rank.rank == 0 for rank in self._spec.ranks):
             chosen = choose_port(self._spec.run)
             port = None if chosen is None else str(chosen)
         if port is not None:
+            self.meeting_port = port
             self._meeting.update(meeting_variables(env, port))
 
     def setup(self) -> Start:

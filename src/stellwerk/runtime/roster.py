@@ -43,6 +43,7 @@ class Entry:
         self.pidfd: Optional[int] = None
         self.status: Optional[JSONObject] = None
         self.ended: Optional[JSONObject] = None
+        self.gang = spec.get("gang")
 
     @property
     def run(self) -> str:
@@ -63,7 +64,8 @@ class Entry:
     def report(self) -> JSONObject:
         """What a client is told of this run."""
         seen = {"state": self.state, "status": self.status, "ended": self.ended}
-        return {**self.identity._asdict(), **seen}
+        gang = {} if self.gang is None else {"gang": self.gang}
+        return {**self.identity._asdict(), **seen, **gang}
 
     def reread(self) -> bool:
         """Look at the files again; True if something is new."""
@@ -101,7 +103,8 @@ class Roster:
                 # Nothing of it has ever run: the wrapper writes started.json before all else.
                 self.throw_away(files)
                 continue
-            entry = Entry(files, ended or read_json(files.spec) or {})
+            spec = read_json(files.spec) or {}
+            entry = Entry(files, {**spec, **(ended or {})})
             entry.reread()
             self.entries[entry.run] = entry
             if entry.ended is None:

@@ -31,6 +31,7 @@ def status_record(wrapper: Wrapper) -> JSONObject:
         "ranks": ranks,
         "sessions": sorted(sessions),
         "takes": ["exec"],
+        "gang": wrapper.barrier.as_json(),
         "notice": wrapper.notice.as_json(),
         "log_over": wrapper.log_over,
         "left_over": wrapper.left_over,

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 PREEMPT, CANCEL, WINDOW, TIME_LIMIT = "preempt", "cancel", "window", "time_limit"
-WHYS = (PREEMPT, CANCEL, WINDOW, TIME_LIMIT)
+PEER = "peer"
+"""Another machine's part of the same run is over, and this one can't go on without it."""
+WHYS = (PREEMPT, CANCEL, WINDOW, TIME_LIMIT, PEER)
 
 SHELL = "shell"
 RANK_SHELL = "rank shell"
@@ -206,6 +208,8 @@ def classify(facts: Facts) -> End:
     forced = {"killed": "killed", "log_limit": "log_limit", "spawn": "spawn_failed"}
     if facts.cause in forced:
         return End(forced[facts.cause], code, number, checkpointed=False, put_back=False)
+    if in_force and facts.notice == PEER:
+        return End("peer", code, number, saved, put_back=False)
     if facts.notice is not None:
         verdict = _after_notice(facts, code, number, saved, in_force=in_force)
         if verdict is not None:

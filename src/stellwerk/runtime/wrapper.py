@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Mapping
 from typing import Optional
 
 from . import preparation, processes, stopping
 from .files import JSONObject, sync_directory, write_json
+from .gang import Barrier
+from .gang import Hands as BarrierHands
 from .guest_session import GuestPlace
 from .guests import Guests
 from .launch import SpawnError, is_of_machine, spawn
@@ -72,14 +75,17 @@ class Wrapper:
             lambda why, grace_ms: self._give_notice(why, grace_ms, order.spec.term_signals),
             self._log_is,
         )
+        self.barrier = Barrier(
+            order.spec.gang, BarrierHands(self._may_go_on, self._start_ranks, self._say)
+        )
         self.before = Preparation(
             order,
             self.files,
             preparation.Hands(
                 self.loop,
                 self.changed,
-                lambda: not self.notice.in_force and self.cause is None,
-                self._start_ranks,
+                self._may_go_on,
+                self.barrier.arrive,
                 self._begin_end,
                 self._fail,
             ),
@@ -153,6 +159,8 @@ class Wrapper:
             self.cause = self.cause or "killed"
             self.changed()
             self.kill_everything()
+        elif op == "go":
+            self.barrier.release(order.get("env"))
         elif op == "exec":
             self._admit_guest(str(order["token"]), int(order["rank"]))
 
@@ -196,9 +204,16 @@ class Wrapper:
 
     # -- ranks -----------------------------------------------------------------------------------
 
-    def _start_ranks(self, commands: Processes) -> None:
+    def _may_go_on(self) -> bool:
+        return not self.notice.in_force and self.cause is None
+
+    def _say(self, detail: str) -> None:
+        self.before.detail = detail
+        self.changed()
+
+    def _start_ranks(self, commands: Processes, told: Mapping[str, str]) -> None:
         self.phase, self.before.detail = "running", ""
-        commands.choose_meeting_point()
+        commands.choose_meeting_point(told)
         for rank in self.spec.ranks:
             try:
                 self.rank_of[spawn(commands.rank(rank), self.order.inherited)] = rank.rank

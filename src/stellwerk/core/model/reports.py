@@ -50,13 +50,15 @@ class Inventory(Struct, frozen=True, tag="inventory", omit_defaults=True):
 
     ``at_ms`` is when it was asked for, by the control plane's clock: a run that was seen before
     that and isn't listed is lost. With 0 nothing follows from what isn't listed. ``nodes`` are
-    those it speaks for; none named = all of the cluster.
+    those it speaks for; none named = all of the cluster. ``spread``: it speaks of those runs alone
+    that are on several nodes, all of which are named.
     """
 
     cluster: str
     runs: tuple[RunReport, ...]
     at_ms: int = 0
     nodes: tuple[str, ...] = ()
+    spread: bool = False
 
 
 class Reachability(Struct, frozen=True, tag="reachability", omit_defaults=True):

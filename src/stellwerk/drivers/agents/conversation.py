@@ -5,11 +5,12 @@ all that the agent knows. How an agent is reached, and whose clock it goes by, i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from stellwerk.core.model.ids import RunId
-from stellwerk.core.model.reports import Inventory, Report, RunReport
+from stellwerk.core.model.reports import Report, RunReport
+from stellwerk.drivers.agents.gang import Part, part_of
 from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JSONObject, OnPush
 from stellwerk.drivers.agents.sessions import OPEN_ENDED
 from stellwerk.drivers.agents.translate import (
@@ -26,7 +27,13 @@ Met = tuple[AgentLink, JSONObject]
 """A connection, and how the agent introduced itself."""
 Reach = Callable[[OnPush, Callable[[], None]], Awaitable[Met]]
 """Makes a connection; is told what to call for what comes unasked, and when it breaks."""
+HearParts = Callable[[list[Part], bool], None]
+"""Is given parts of gangs; and whether they are all that there are."""
 ANSWER_MS = 10_000
+
+
+def no_parts(_parts: list[Part], _all: bool) -> None:
+    """Of somebody who starts no gangs."""
 
 
 class Conversation:
@@ -37,7 +44,12 @@ class Conversation:
     """
 
     def __init__(
-        self, cluster: str, reach: Reach, tell: Callable[[Report], None], broke: Callable[[], None]
+        self,
+        cluster: str,
+        reach: Reach,
+        tell: Callable[[Report], None],
+        broke: Callable[[], None],
+        hear_parts: HearParts = no_parts,
     ) -> None:
         self.cluster = cluster
         self.live: set[str] = set()
@@ -48,6 +60,7 @@ class Conversation:
         self._reach = reach
         self._hand_on = tell
         self._broke = broke
+        self._hear_parts = hear_parts
         self._linking = asyncio.Lock()
         self._early: list[JSONObject] | None = None
         self._is_open = False
@@ -88,7 +101,7 @@ class Conversation:
         self.hello = hello
         early, self._early = self._early, None
         now_ms = int(hello["now_ms"]) - self.ahead_ms
-        self._tell(inventory_of(self.cluster, answer["runs"], now_ms, self.ahead_ms))
+        self._take_all(answer["runs"], now_ms)
         for push in early:
             self._pushed(push)
         return link
@@ -99,18 +112,41 @@ class Conversation:
         if self._early is not None:
             self._early.append(push)
         elif push.get("event") == "run":
-            self._tell(report_of(self.cluster, push["run"], self.ahead_ms))
+            self._take(push["run"])
         elif push.get("event") == "sample":
             self._tell(sample_of(self.cluster, push, self.ahead_ms))
 
+    def _take(self, said: JSONObject) -> None:
+        """Passes on what is said of a run, or of a part of one."""
+        part = part_of(self.cluster, said, self.ahead_ms)
+        if part is None:
+            self._tell(report_of(self.cluster, said, self.ahead_ms))
+            return
+        self._note(part.report)
+        self._hear_parts([part], False)
+
+    def _take_all(self, runs: Sequence[JSONObject], now_ms: int) -> None:
+        whole = [said for said in runs if not said.get("gang")]
+        found = (part_of(self.cluster, said, self.ahead_ms) for said in runs if said.get("gang"))
+        parts = [part for part in found if part is not None]
+        self.live = set()
+        for part in parts:
+            self._note(part.report)
+        inventory = inventory_of(self.cluster, whole, now_ms, self.ahead_ms)
+        for run in inventory.runs:
+            self._note(run)
+        self._hear_parts(parts, True)
+        self._hand_on(inventory)
+
+    def _note(self, report: RunReport) -> None:
+        if report.end is None:
+            self.live.add(report.run)
+        else:
+            self.live.discard(report.run)
+
     def _tell(self, report: Report) -> None:
-        match report:
-            case Inventory(runs=runs):
-                self.live = {run.run for run in runs if run.end is None}
-            case RunReport(run=run, end=None):
-                self.live.add(run)
-            case RunReport(run=run):
-                self.live.discard(run)
+        if isinstance(report, RunReport):
+            self._note(report)
         self._hand_on(report)
 
     # orders
@@ -123,7 +159,7 @@ class Conversation:
             sent["secret_files"] = order.secret_files
         answer = await self.ask("start", **sent)
         if answer.get("existing"):
-            self._tell(report_of(self.cluster, answer, self.ahead_ms))
+            self._take(answer)
 
     async def stop(self, order: StopOrder) -> None:
         """Has the agent give notice to a run."""

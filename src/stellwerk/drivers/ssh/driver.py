@@ -20,8 +20,10 @@ from stellwerk.core.model.reports import (
     Reachability,
     Report,
     RunReport,
+    RunSample,
     StartRefused,
 )
+from stellwerk.drivers.agents.gang import Part
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
     Capabilities,
@@ -32,6 +34,7 @@ from stellwerk.drivers.base import (
     StopOrder,
 )
 from stellwerk.drivers.ssh.dial import Dialer
+from stellwerk.drivers.ssh.gangs import Gangs, is_gang
 from stellwerk.drivers.ssh.hand import Build
 from stellwerk.drivers.ssh.hosts import Host, name_nodes
 from stellwerk.drivers.ssh.machine import Machine
@@ -75,6 +78,7 @@ class SshDriver(ReadsMachines):
         self._is_open = False
         self._opened_at_s = 0.0
         self.machines: dict[str, Machine] = {}
+        self.gangs = Gangs(cluster, self.machines, self._tell, now_ms)
         for host in name_nodes(list(hosts)):
             name = host.node
 
@@ -84,8 +88,11 @@ class SshDriver(ReadsMachines):
             def broke(name: str = name) -> None:
                 self._broke(name)
 
+            def hear(parts: list[Part], everything: bool, name: str = name) -> None:
+                self.gangs.heard(name, parts, everything=everything)
+
             self.machines[name] = Machine(
-                cluster, host, dialer, build, key, blobs, now_ms, tell, broke
+                cluster, host, dialer, build, key, blobs, now_ms, tell, broke, hear
             )
 
     # connecting
@@ -182,6 +189,7 @@ class SshDriver(ReadsMachines):
         """Hangs up everywhere; agents and runs go on."""
         self._is_open = False
         self._stop_retrying()
+        self.gangs.close()
         for machine in self.machines.values():
             await machine.close()
         self._news.set()
@@ -197,6 +205,7 @@ class SshDriver(ReadsMachines):
 
     def _broke(self, name: str) -> None:
         machine = self.machines[name]
+        self.gangs.silent(name)
         self._news.set()
         if not self._is_open:
             return
@@ -239,7 +248,12 @@ class SshDriver(ReadsMachines):
         elif isinstance(report, Inventory):
             self._place |= {run.run: machine for run in report.runs}
             if len(self.machines) > 1:
-                report = replace(report, nodes=(name,))
+                self._tell(replace(report, nodes=(name,)))
+                for whole in self.gangs.inventories():
+                    self._tell(whole)
+                return
+        elif isinstance(report, RunSample) and report.run in self.gangs:
+            report = self.gangs.sampled(name, report)
         self._tell(report)
 
     def _tell(self, report: Report) -> None:
@@ -288,12 +302,12 @@ class SshDriver(ReadsMachines):
         names = sorted({rank.node for rank in order.ranks})
         if len(self.machines) == 1:
             names = list(self.machines)
-        if len(names) > 1:
-            message = "a run over several machines isn't possible over SSH yet: ask for one node"
-            raise DriverError("ssh/one-machine", message, final=True)
         if order.inherit_env:
             message = "a command in place runs on the machine it was given on, not over SSH"
             raise DriverError("ssh/in-place", message, final=True)
+        if len(self.machines) > 1 and is_gang(order):
+            await self.gangs.start(order)
+            return
         machine = self.machines.get(names[0])
         if machine is None:
             message = f"{self.cluster} has no machine `{names[0]}` any more"
@@ -301,31 +315,43 @@ class SshDriver(ReadsMachines):
         self._place[order.run] = machine
         await machine.start(order)
 
-    def machine_of(self, run: RunId) -> Machine:
-        """Where a run is, as far as that was told."""
-        return self._place.get(run) or super().machine_of(run)
+    def machine_of(self, run: RunId, rank: int = 0) -> Machine:
+        """Where a run, or a rank of it, is, as far as that was told."""
+        found = self.gangs.machine_of(run, rank) or self._place.get(run)
+        return found or super().machine_of(run, rank)
 
     async def stop(self, order: StopOrder) -> None:
         """Has the agent give notice to a run."""
-        await self.machine_of(order.run).talk.stop(order)
+        if order.run in self.gangs:
+            await self.gangs.stop(order)
+        else:
+            await self.machine_of(order.run).talk.stop(order)
 
     async def withdraw(self, run: RunId) -> None:
         """Has the agent take a notice back."""
-        await self.machine_of(run).talk.about("withdraw", run)
+        await self._about("withdraw", run)
 
     async def kill(self, run: RunId) -> None:
         """Has the agent end everything of a run."""
-        await self.machine_of(run).talk.about("kill", run)
+        await self._about("kill", run)
+
+    async def _about(self, op: str, run: RunId) -> None:
+        if run in self.gangs:
+            await self.gangs.about(op, run)
+        else:
+            await self.machine_of(run).talk.about(op, run)
 
     async def forget(self, run: RunId) -> None:
         """Removes what a finished run left on its machine."""
-        machine = self.machine_of(run)
-        await machine.forget(run)
+        if run in self.gangs:
+            await self.gangs.forget(run)
+            return
+        await self.machine_of(run).forget(run)
         self._place.pop(run, None)
 
     async def exec(self, order: ExecOrder) -> ExecSession:
         """Has the agent hand a connection over to a keeper beside the run."""
-        return await self.machine_of(order.run).exec(order)
+        return await self.machine_of(order.run, order.rank).exec(order)
 
 
 def over_ssh(

@@ -16,7 +16,13 @@ from stellwerk.core.inventory.facts import cluster_of
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report
-from stellwerk.drivers.agents.conversation import Conversation, Met, check_name
+from stellwerk.drivers.agents.conversation import (
+    Conversation,
+    HearParts,
+    Met,
+    check_name,
+    no_parts,
+)
 from stellwerk.drivers.agents.layout import layout_of
 from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JSONObject, OnPush
 from stellwerk.drivers.agents.sessions import AgentSession
@@ -32,6 +38,7 @@ PROBE_MS = 30_000
 AGENT_S = 40.0
 SKEW_MS = 5_000
 """A clock that is off by no more is taken as it is."""
+NOTHING_MORE: JSONObject = {}
 KEPT = {"checkpoint_dir": "checkpoints", "output_dir": "outputs"}
 """Folders beside the runtime's, with one for each workload: they outlive its runs."""
 
@@ -50,6 +57,7 @@ class Machine:
         now_ms: Callable[[], int],
         tell: Callable[[Report], None],
         broke: Callable[[], None],
+        hear_parts: HearParts = no_parts,
     ) -> None:
         self.host = host
         self.node = Node(name=host.node, cpus_milli=0, memory_bytes=0, state="unreachable")
@@ -57,7 +65,7 @@ class Machine:
         self.found: JSONObject = {}
         self.trouble: DriverError | None = None
         self.hand: Hand | None = None
-        self.talk = Conversation(cluster, self._reach, tell, broke)
+        self.talk = Conversation(cluster, self._reach, tell, broke, hear_parts)
         self._dialer = dialer
         self._opener = Opener(host, build, key)
         self._blobs = blobs
@@ -184,8 +192,11 @@ class Machine:
 
     # orders
 
-    async def start(self, order: StartOrder) -> None:
-        """Brings what the run needs, then has the agent start it; twice is once."""
+    async def start(self, order: StartOrder, more: JSONObject = NOTHING_MORE) -> None:
+        """Brings what the run needs, then has the agent start it; twice is once.
+
+        ``more`` is added to the runtime's spec.
+        """
         check_name(order.run)
         hand = await self.handy()
         root = f"{hand.home}/runtime"
@@ -200,7 +211,7 @@ class Machine:
             check_name(order.resumes)
             spec["resume_from"] = f"{hand.home}/checkpoints/{order.resumes}"
         try:
-            await self.talk.start(order, {**spec, **layout.spec})
+            await self.talk.start(order, {**spec, **layout.spec, **more})
         except DriverError as error:
             if error.final and made:
                 with contextlib.suppress(DriverError):

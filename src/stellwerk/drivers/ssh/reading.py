@@ -22,8 +22,11 @@ class ReadsMachines:
 
     machines: dict[str, Machine]
 
-    def machine_of(self, run: RunId) -> Machine:
-        """Where a run is. While one can't be found, a machine that is silent may have it."""
+    def machine_of(self, run: RunId, rank: int = 0) -> Machine:
+        """Where a run, or a rank of it, is.
+
+        While one can't be found, a machine that is silent may have it.
+        """
         if len(self.machines) == 1:
             return next(iter(self.machines.values()))
         silent = next((each for each in self.machines.values() if not each.is_connected), None)
@@ -36,7 +39,7 @@ class ReadsMachines:
         self, run: RunId, stream: LogStream, rank: int, offset: int, limit: int
     ) -> LogChunk:
         """Reads a log from its machine."""
-        head, data = await self.machine_of(run).ask(
+        head, data = await self.machine_of(run, rank).ask(
             "log", run, stream=stream, rank=rank, offset=offset, limit=limit
         )
         return LogChunk(data, offset, int(head["size"]))

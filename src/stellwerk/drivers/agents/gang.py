@@ -1,0 +1,226 @@
+"""What the parts of a run over several hosts say together, and which order follows. Pure.
+
+Each host has a part: a run of its own agent, which knows the hosts of all others. The parts' ranks
+start when every part is prepared: first those of the head, the host of rank 0, whose record of it
+decides for all, then those of the others. What a part says is all there is to know, so whoever
+hears the parts anew goes on where another has stopped.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from stellwerk.core.model.reports import RunReport
+from stellwerk.core.model.workload import RunEnd, RunPhase
+from stellwerk.drivers.agents.translate import report_of
+
+JSONObject = Mapping[str, Any]
+PEER = "peer"
+"""The runtime's word for a part that was ended because another one was over."""
+LOST = ("reboot", "wrapper_died", "machine_lost")
+NOT_BEGUN: tuple[RunPhase, ...] = ("Starting", "SettingUp")
+
+
+class Host(NamedTuple):
+    """A host of a gang, by its node's name, and the ranks there."""
+
+    node: str
+    ranks: tuple[int, ...]
+
+
+class Part(NamedTuple):
+    """What one host says of its part: a report as if it were all of the run, and how far it is."""
+
+    hosts: tuple[Host, ...]
+    host: int
+    report: RunReport
+    prepared: bool = False
+    released: bool = False
+    port: str = ""
+    done_said: bool = False
+    notice: str = ""
+
+    @property
+    def end(self) -> RunEnd | None:
+        """How it ended, if it has."""
+        return self.report.end
+
+    @property
+    def node(self) -> str:
+        """The host's name as a node."""
+        return self.hosts[self.host].node
+
+
+def part_of(cluster: str, said: JSONObject, ahead_ms: int = 0) -> Part | None:
+    """Reads what an agent says of a run; None where the run is no part of a gang."""
+    gang = said.get("gang")
+    try:
+        hosts = tuple(Host(str(one["node"]), tuple(one["ranks"])) for one in gang["hosts"])  # type: ignore[index]
+        host = int(gang["host"])  # type: ignore[index]
+        first = hosts[host].ranks[0]
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+    report = report_of(cluster, said, ahead_ms)
+    ended, status = said.get("ended") or {}, said.get("status") or {}
+    if report.end is not None and ended.get("rank") is None:
+        report = replace(report, end=replace(report.end, rank=first))
+    far = status.get("gang") or {}
+    notice = (ended or status).get("notice") or {}
+    return Part(
+        hosts,
+        host,
+        report,
+        prepared=far.get("prepared") is True,
+        released=far.get("released") is True,
+        port=str(far.get("port") or ""),
+        done_said=ended.get("done_said") is True,
+        notice="" if notice.get("withdrawn_at_ms") else str(notice.get("why") or ""),
+    )
+
+
+def lost_part(part: Part, now_ms: int) -> Part:
+    """A part of which its host, which answers, has no record any more."""
+    message = f"{part.node} has no record of it"
+    end = RunEnd(
+        how="machine_lost",
+        rank=part.hosts[part.host].ranks[0],
+        message=message,
+        ended_at_ms=now_ms,
+        put_back=True,
+    )
+    return part._replace(report=replace(part.report, phase="Ended", end=end))
+
+
+def failed(part: Part) -> bool:
+    """Whether a part is over in a way in which the others can't go on."""
+    end = part.end
+    if end is None:
+        return False
+    return not part.released or end.how != "exited" or end.code != 0 or end.put_back
+
+
+class Step(NamedTuple):
+    """An order for one host: start the ranks, or end because another part is over."""
+
+    op: Literal["go", "peer"]
+    host: int
+    env: dict[str, str]
+
+
+def next_steps(
+    parts: Mapping[int, Part], connected: Collection[int], *, may_go: bool
+) -> list[Step]:
+    """Says what is to be ordered now; ``may_go``: the control plane wants this run to begin.
+
+    An order that was given may be given again.
+    """
+    if any(failed(part) for part in parts.values()):
+        return [
+            Step("peer", host, {})
+            for host, part in sorted(parts.items())
+            if part.end is None and not part.notice and host in connected
+        ]
+    head = parts.get(0)
+    if head is None or not head.released:
+        count = len(head.hosts) if head is not None else 0
+        ready = len(parts) == count and all(part.prepared for part in parts.values())
+        return [Step("go", 0, {})] if ready and may_go and 0 in connected else []
+    if head.report.phase in NOT_BEGUN:
+        return []
+    env = {"MASTER_PORT": head.port} if head.port else {}
+    return [
+        Step("go", host, env)
+        for host, part in sorted(parts.items())
+        if part.prepared and not part.released and part.end is None and host in connected
+    ]
+
+
+def is_begun(parts: Mapping[int, Part]) -> bool:
+    """Whether the ranks of a part were let go."""
+    return any(part.released for part in parts.values())
+
+
+def together(parts: Mapping[int, Part]) -> RunReport:
+    """The report of the whole run; its end is known when those of all parts are.
+
+    Until the head's ranks have begun it is starting: so long it can be started again, or not at
+    all.
+    """
+    reports = [part.report for _, part in sorted(parts.items())]
+    first = reports[0]
+    some = next(iter(parts.values()))
+    at_ms = max(report.at_ms for report in reports)
+    if len(parts) == len(some.hosts) and all(report.end is not None for report in reports):
+        return replace(first, phase="Ended", end=whole_end(parts), at_ms=at_ms, why="")
+    live = [report for report in reports if report.end is None]
+    why = next((report.why for report in live if report.why), "")
+    phase: RunPhase = "Starting"
+    if is_begun(parts):
+        phase = "Stopping" if all(one.phase == "Stopping" for one in live) else "Running"
+    return replace(
+        first, phase=phase, end=None, at_ms=at_ms, why=why if phase == "Stopping" else ""
+    )
+
+
+def whole_end(parts: Mapping[int, Part]) -> RunEnd:
+    """How the run ended: as its deciding part, with what was used by all."""
+    ordered = [part for _, part in sorted(parts.items())]
+    ends = [part.end for part in ordered if part.end is not None]
+    part = min(ordered, key=_gravity)
+    end = part.end
+    assert end is not None
+    if _is_done(ordered):
+        end = replace(end, how="exited", code=0, signal=None, put_back=False)
+    free = [one.disk_free_bytes for one in ends if one.disk_free_bytes is not None]
+    return replace(
+        end,
+        ranks={rank: code for one in ends for rank, code in one.ranks.items()},
+        message=_message(part, end, ordered),
+        checkpointed=any(one.checkpointed for one in ends),
+        new_checkpoint=any(one.new_checkpoint for one in ends),
+        started_at_ms=min((one.started_at_ms for one in ends if one.started_at_ms), default=0),
+        ended_at_ms=max(one.ended_at_ms for one in ends),
+        peak_memory_bytes=max(one.peak_memory_bytes for one in ends),
+        cpu_ms=sum(one.cpu_ms for one in ends),
+        oom_kills=end.oom_kills,
+        disk_free_bytes=min(free) if free else None,
+    )
+
+
+def _is_done(parts: Sequence[Part]) -> bool:
+    """Whether the job said on one host that it was done, and no other contradicts that."""
+    codes = [part.end.code for part in parts if part.end is not None]
+    return any(part.done_said for part in parts) and all(code == 0 for code in codes)
+
+
+def _gravity(part: Part) -> tuple[int, int, int, int]:
+    """What decides of several ends: a cancellation, a lost host, a notice, the first failure."""
+    end = part.end
+    assert end is not None
+    if end.how == "cancelled":
+        rank = 0
+    elif end.how in LOST:
+        rank = 1
+    elif end.how == "time_limit":
+        rank = 2
+    elif end.put_back or part.notice not in {"", PEER}:
+        rank = 3
+    elif end.how == PEER:
+        rank = 5
+    elif end.how == "exited" and end.code == 0:
+        rank = 6
+    else:
+        rank = 4
+    return rank, 0 if end.checkpointed or end.put_back else 1, end.ended_at_ms, part.host
+
+
+def _message(part: Part, end: RunEnd, parts: Sequence[Part]) -> str:
+    told = any(other.end is not None and other.end.how == PEER for other in parts)
+    if end.message or end.how not in {"exited", "signaled"}:
+        text = end.message and f"on {part.node}: {end.message}"
+    elif told:
+        text = f"rank {end.rank} on {part.node} ended with exit code {end.code}"
+    else:
+        return ""
+    return f"{text}; then its other machines were told to end" if told and text else text
