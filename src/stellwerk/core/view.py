@@ -52,9 +52,9 @@ class ClusterView(Struct, frozen=True):
     version: int
     facts: str
     allocations: tuple[tuple[RunId, Allocation], ...]
-
-
     drains: dict[str, Drain] = {}
+
+
 class StopView(Struct, frozen=True):
     """A live run of a workload that somebody cancelled and that has not been told so yet."""
 
@@ -131,6 +131,7 @@ class Viewer:
             version=version,
             facts=cached.facts if cached is not None and same else digest(cluster),
             allocations=tuple(sorted(self._state.allocations[name].items())),
+            drains=dict(self._state.drains.get(name, {})),
         )
         self._clusters[name] = view
         return view
@@ -141,7 +142,6 @@ class Viewer:
             if not queue.entries:
                 continue
             cached = self._shapes.get(key)
-            drains=dict(self._state.drains.get(name, {})),
             if (
                 cached is None
                 or cached.version != queue.version

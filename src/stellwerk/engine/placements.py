@@ -67,7 +67,6 @@ class Work(Struct, frozen=True):
     dropped: tuple[str, ...]
     used: tuple[str, ...]
     here: tuple[str, ...]
-    gone: tuple[str, ...] = ()
 
 
 class Placements:

@@ -77,14 +77,14 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             | ev.ShapeWaits()
             | ev.NodeQuarantined()
             | ev.NodeResumed()
+            | ev.ClusterDrained()
+            | ev.ClusterResumed()
+            | ev.ClusterRemoved()
             | ev.FleetDeclared()
             | ev.PlacementApplied()
             | ev.PlacementDeleted()
             | ev.PlacementDecided()
             | ev.QueueObjectApplied()
-            | ev.ClusterDrained()
-            | ev.ClusterResumed()
-            | ev.ClusterRemoved()
             | ev.QueueObjectDeleted()
         ):
             return ""

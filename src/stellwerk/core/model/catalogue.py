@@ -68,13 +68,13 @@ WAITING = {
         "{cluster} is quarantined[: {note}][, and {others} more are]",
         "mend it, then `stw resume {cluster}`",
     ),
-    "nodes_avoided": Entry(
     "drained": Entry(
         "held",
         "cluster owner",
         "{cluster} takes nothing new[: {note}][, nor do {others} more]",
         "wait, let it go elsewhere, or `stw cluster resume` takes it back into use",
     ),
+    "nodes_avoided": Entry(
         "capacity",
         "time",
         "{cluster} has no other node than those it failed on for a fault of the machine",
@@ -184,10 +184,10 @@ OF_PLACES = {
 }
 
 REFUSALS = {
-    "already_over": Entry(
     "cluster_in_use": Entry(
         "ended", "you", "{cluster} has runs that go on: {runs}", "`stw cluster drain {cluster}`"
     ),
+    "already_over": Entry(
         "ended", "you", "it is already over", "`stw show` tells how; `stw rerun` starts it again"
     ),
     "not_waiting": Entry("ended", "you", "it is {phase}, not waiting", "`stw cancel` ends it"),
@@ -224,9 +224,9 @@ WHY_STOPPED = {
     "window": "the cluster's window closed",
     "time_limit": "its time limit was over",
     "abort": "one of its abort rules held",
+    "drain": "its machine was drained",
 }
 
-    "drain": "its machine was drained",
 NAMED = ("file", "library", "command")
 """Parameters that may be long paths."""
 

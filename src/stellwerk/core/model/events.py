@@ -157,22 +157,6 @@ class NodeResumed(Struct, frozen=True, tag="node-resumed"):
     node: str
 
 
-class WorkloadEnded(Struct, frozen=True, tag="workload-ended"):
-    """A workload is over and leaves memory for the read models."""
-
-    id: WorkloadId
-    phase: Literal["Succeeded", "Failed", "Cancelled"]
-    reason: Reason
-
-
-class CancelRequested(Struct, frozen=True, tag="cancel-requested"):
-    """Somebody wants a running workload to end; whatever its exit status, the end is Cancelled.
-
-    ``now``: without the grace it would have.
-    """
-
-    id: WorkloadId
-    now: bool = False
 class ClusterDrained(Struct, frozen=True, tag="cluster-drained", omit_defaults=True):
     """Nothing new starts on a cluster, or on some nodes of it, until a time (0 = for ever)."""
 
@@ -194,6 +178,22 @@ class ClusterRemoved(Struct, frozen=True, tag="cluster-removed"):
     cluster: str
 
 
+class WorkloadEnded(Struct, frozen=True, tag="workload-ended"):
+    """A workload is over and leaves memory for the read models."""
+
+    id: WorkloadId
+    phase: Literal["Succeeded", "Failed", "Cancelled"]
+    reason: Reason
+
+
+class CancelRequested(Struct, frozen=True, tag="cancel-requested"):
+    """Somebody wants a running workload to end; whatever its exit status, the end is Cancelled.
+
+    ``now``: without the grace it would have.
+    """
+
+    id: WorkloadId
+    now: bool = False
 
 
 class CommandRefused(Struct, frozen=True, tag="command-refused"):
@@ -274,6 +274,9 @@ Event = (
     | Requeued
     | NodeQuarantined
     | NodeResumed
+    | ClusterDrained
+    | ClusterResumed
+    | ClusterRemoved
     | WorkloadEnded
     | CancelRequested
     | CommandRefused
@@ -297,6 +300,3 @@ class Record(Struct, frozen=True):
     project: str
     event: Event
     version: int = 1
-    | ClusterDrained
-    | ClusterResumed
-    | ClusterRemoved

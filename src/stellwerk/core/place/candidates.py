@@ -189,6 +189,8 @@ def _not_ready(cluster: Cluster, name: str = "") -> Reason:
         params["note"] = node.note
     if node and node.state == "quarantined":
         return Reason("quarantined", params)
+    if node and node.state == "drained":
+        return Reason("drained", params)
     return Reason("not_ready", {**params, "state": node.state if node else "without nodes"})
 
 
@@ -209,6 +211,4 @@ def _scores(
         scores["devices"] = WITHOUT_DEVICES
     if shape.ordered:
         scores["preference"] = -PREFERENCE_STEP * index
-    if node and node.state == "drained":
-        return Reason("drained", params)
     return scores

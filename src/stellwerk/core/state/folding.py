@@ -4,9 +4,9 @@ from sys import intern
 from typing import Literal, assert_never
 
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state.gates import gate_after_release
 from stellwerk.core.state.live import ShapeQueue, State, Waits
@@ -50,9 +50,6 @@ def fold(state: State, record: ev.Record) -> None:
             state.quarantine(event.cluster, event.node, event.reason)
         case ev.NodeResumed():
             state.resume(event.cluster, event.node)
-        case ev.ShapeWaits():
-            queue = state.shapes.get(event.shape)
-            if queue is not None:
         case ev.ClusterDrained():
             drain = Drain(record.actor, record.at_ms, event.until_ms)
             state.drain(event.cluster, event.nodes, drain)
@@ -60,6 +57,9 @@ def fold(state: State, record: ev.Record) -> None:
             state.end_drain(event.cluster, event.nodes)
         case ev.ClusterRemoved():
             state.drop_cluster(event.cluster)
+        case ev.ShapeWaits():
+            queue = state.shapes.get(event.shape)
+            if queue is not None:
                 queue.waits = Waits(event.decision, event.reasons, record.at_ms)
         case ev.CancelRequested():
             workload = state.workloads[event.id]

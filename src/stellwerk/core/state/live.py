@@ -78,9 +78,9 @@ class StateImage(Struct, frozen=True):
     declared: list[Declared] = []
     placements: list[Standing] = []
     arrays: dict[WorkloadId, Tally] = {}
+    drains: dict[str, dict[str, Drain]] = {}
     queue_objects: list[KeptObject] = []
 
-    drains: dict[str, dict[str, Drain]] = {}
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
 """Changes whenever a stored struct does: an image of another schema is rebuilt from the journal."""
@@ -108,10 +108,10 @@ class State:
         self.clusters: dict[str, Cluster] = {}
         self.quarantined: dict[str, dict[str, Reason]] = {}
         self.faults: dict[str, dict[str, tuple[WorkloadId, ...]]] = {}
+        self.drains: dict[str, dict[str, Drain]] = {}
         self.cluster_versions: dict[str, int] = {}
         self.allocations: dict[str, dict[RunId, Allocation]] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
-        self.drains: dict[str, dict[str, Drain]] = {}
         self.shapes: dict[ShapeId, ShapeQueue] = {}
         self.delayed: dict[WorkloadId, int] = {}
         self._due: list[tuple[int, WorkloadId]] = []
@@ -138,23 +138,23 @@ class State:
             declared=list(self.standing.declared.values()),
             placements=list(self.standing.placements.values()),
             arrays=dict(self.gates.tallies),
+            drains={name: dict(nodes) for name, nodes in self.drains.items()},
             queue_objects=list(self.queueing.kept.values()),
         )
 
     @classmethod
-            drains={name: dict(nodes) for name, nodes in self.drains.items()},
     def from_image(cls, image: StateImage) -> "State":
         """Rebuilds the live state, with all that is derived, from an image."""
         state = cls()
         state.seq, state.at_ms, state.epoch = image.seq, image.at_ms, image.epoch
         state.quarantined = {name: dict(nodes) for name, nodes in image.quarantined.items()}
         state.faults = {name: dict(nodes) for name, nodes in image.faults.items()}
+        state.drains = {name: dict(nodes) for name, nodes in image.drains.items()}
         for cluster in image.clusters:
             state.put_cluster(cluster)
         for key, shape in image.shapes.items():
             state.shapes[key] = ShapeQueue(shape)
         state.gates.tallies = dict(image.arrays)
-        state.drains = {name: dict(nodes) for name, nodes in image.drains.items()}
         state.workloads = {workload.id: workload for workload in image.workloads}
         for workload in sorted(image.workloads, key=queue_key):
             state.enter(workload)
@@ -185,13 +185,13 @@ class State:
         if reasons:
             nodes = tuple(_marked(node, reasons.get(node.name)) for node in cluster.nodes)
             cluster = replace(cluster, nodes=nodes)
+        if name in self.drains:
+            cluster = replace(cluster, nodes=with_drains(cluster, self.drains[name]))
         self.clusters[name] = cluster
         self.cluster_changed(name)
 
     def quarantine(self, cluster: str, node: str, reason: Reason) -> None:
         """Keeps a node from getting anything new."""
-        if name in self.drains:
-            cluster = replace(cluster, nodes=with_drains(cluster, self.drains[name]))
         self.quarantined.setdefault(cluster, {})[node] = reason
         self.clear_faults(cluster, node)
         self._mark(cluster)
@@ -205,11 +205,6 @@ class State:
         self.clear_faults(cluster, node)
         self._mark(cluster)
 
-    def add_fault(self, cluster: str, node: str, workload: WorkloadId) -> None:
-        """Notes that a workload ended for a node's fault; each counts once."""
-        nodes = self.faults.setdefault(cluster, {})
-        known = nodes.get(node, ())
-        if workload not in known:
     def drain(self, cluster: str, nodes: tuple[str, ...], drain: Drain) -> None:
         """Keeps a cluster, or some nodes, from getting anything new."""
         drained = self.drains.setdefault(cluster, {})
@@ -233,6 +228,11 @@ class State:
             said.pop(name, None)
         self.cluster_changed(name)
 
+    def add_fault(self, cluster: str, node: str, workload: WorkloadId) -> None:
+        """Notes that a workload ended for a node's fault; each counts once."""
+        nodes = self.faults.setdefault(cluster, {})
+        known = nodes.get(node, ())
+        if workload not in known:
             nodes[node] = (*known, workload)
 
     def clear_faults(self, cluster: str, node: str) -> None:
