@@ -67,6 +67,7 @@ class Work(Struct, frozen=True):
     dropped: tuple[str, ...]
     used: tuple[str, ...]
     here: tuple[str, ...]
+    gone: tuple[str, ...] = ()
 
 
 class Placements:
