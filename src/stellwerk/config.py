@@ -1,7 +1,8 @@
 """Decides where Stellwerk keeps its things and what a user's settings are, and remembers why.
 
 Each setting comes from the first of: a variable `STELLWERK_…`, the file
-`~/.config/stellwerk/config.toml`, its default. The server and the command line read the same
+`~/.config/stellwerk/config.toml`, the machine's file `/etc/stellwerk/config.toml`, its default. In
+the machine's file an administrator names the socket of a server that several people use. The server and the command line read the same
 settings, so that both find the same socket.
 """
 
@@ -77,8 +78,10 @@ class _Spec(NamedTuple):
 def load(env: Mapping[str, str] | None = None) -> Settings:
     """Reads all settings; raises StellwerkError that names every bad one."""
     env = os.environ if env is None else env
-    path = config_file(env)
+    path, machines = config_file(env), machine_file(env)
     written, problems = _read_file(path)
+    for_all, more = _read_file(machines)
+    problems += more
     settings: dict[str, Setting] = {}
     for name, spec in _SPECS.items():
         variable = f"STELLWERK_{name.upper()}"
@@ -87,6 +90,8 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
             raw, origin = env[variable], variable
         elif name in written:
             raw, origin = written[name], path
+        elif name in for_all:
+            raw, origin = for_all[name], machines
         else:
             raw, origin = spec.default(env, settings), "default"
         value = _checked(name, spec, raw, origin, env, problems)
@@ -119,6 +124,16 @@ def config_file(env: Mapping[str, str]) -> str:
     """The user's file of settings; it need not exist."""
     base = env.get("XDG_CONFIG_HOME") or os.path.join(_user_home(env), ".config")
     return os.path.join(base, "stellwerk", "config.toml")
+
+
+def machine_file(env: Mapping[str, str]) -> str:
+    """The machine's file of settings; it need not exist."""
+    return env.get("STELLWERK_MACHINE_CONFIG") or "/etc/stellwerk/config.toml"
+
+
+def group_file(home: str) -> str:
+    """Where a server's state remembers the group that it is shared with."""
+    return os.path.join(home, "socket-group")
 
 
 def machine_id() -> str:
@@ -226,13 +241,32 @@ def _default_home(env: Mapping[str, str], _so_far: Mapping[str, Setting]) -> Val
     return os.path.join(base, "stellwerk", machine_id())
 
 
+def _default_group(_env: Mapping[str, str], so_far: Mapping[str, Setting]) -> Value:
+    """The group that the server of this state was started for, if it was for one."""
+    try:
+        with open(group_file(str(so_far["home"].value)), encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def _default_socket(env: Mapping[str, str], so_far: Mapping[str, Setting]) -> Value:
-    """A short path that belongs to the home, since a socket's path has at most 107 bytes."""
+    """A short path that belongs to the home, since a socket's path has at most 107 bytes.
+
+    One for a group isn't in the user's runtime folder, which nobody else may enter.
+    """
     import hashlib
 
     key = hashlib.sha256(os.fsencode(str(so_far["home"].value))).hexdigest()[:12]
     runtime = env.get("XDG_RUNTIME_DIR", "")
-    if runtime and len(runtime) < 60 and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
+    is_own = not so_far["socket_group"].value
+    if (
+        is_own
+        and runtime
+        and len(runtime) < 60
+        and os.path.isdir(runtime)
+        and os.access(runtime, os.W_OK)
+    ):
         return os.path.join(runtime, f"stellwerk-{key}", "server.sock")
     folder = f"/tmp/stellwerk-{os.getuid()}-{key}"  # noqa: S108 (ours alone, or it is refused)
     return os.path.join(folder, "server.sock")
@@ -269,6 +303,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _SPECS: dict[str, _Spec] = {
     "home": _Spec("journal, blobs, runs and the server's log", _default_home, is_path=True),
+    "socket_group": _Spec(
+        "the group whose members use this server too, each as themselves", _default_group
+    ),
     "socket": _Spec("the server's Unix socket", _default_socket, is_path=True),
     "cache": _Spec("what can be made again", _default_cache, is_path=True),
     "buckets": _Spec(
@@ -302,6 +339,26 @@ _SPECS: dict[str, _Spec] = {
         "a larger work directory is packed only with --yes",
         lambda _env, _so_far: 10 * 2**30,
         is_number=True,
+    ),
+    "admins": _Spec(
+        "who may do everything on a shared server, beside its user and root: ben, @wheel",
+        lambda _env, _so_far: "",
+    ),
+    "visibility": _Spec(
+        "what people see of others' work: all, names (not texts and output), or own",
+        lambda _env, _so_far: "names",
+    ),
+    "projects": _Spec(
+        "the projects that people's work counts for: vision: ada ben; speech: cyd",
+        lambda _env, _so_far: "",
+    ),
+    "max_priority": _amount("the highest priority that people may give their own work", 1000),
+    "max_running": _amount("how many runs each may have at a time; 0 any number", 0),
+    "max_gpus": _amount("how many GPUs each may hold at a time; 0 any number", 0),
+    "max_pending": _amount("how many workloads of each may wait; 0 any number", 0),
+    "limits": _Spec(
+        "other limits for some: ada: running=8 gpus=4; project vision: gpus=16",
+        lambda _env, _so_far: "",
     ),
     "keep_runs_days": _amount("how long output and directories of ended workloads are kept", 30),
     "keep_runs_bytes": _amount("beyond this the oldest of them go, after a week", 100 * 2**30),

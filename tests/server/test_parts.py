@@ -228,34 +228,33 @@ def connection(peer: Peer | None, access: Access, token: str = "") -> Any:
     state = {"peer": peer} if peer else {}
     return SimpleNamespace(
         app=SimpleNamespace(state=SimpleNamespace(access=access)),
-        scope={"state": state},
+        scope={"state": state, "path_template": "/v1/server/stop"},
         headers=headers,
+        method="POST",
     )
 
 
-OPEN, CLOSED = SimpleNamespace(opt={"open_to_group": True}), SimpleNamespace(opt={})
-
-
 def test_who_may_do_what() -> None:
-    """The user and root everything, a group's member may look, a token is the user."""
+    """On a server of one's own the user and root everything, nobody else anything; a token is the
+    user.
+    """
+
+    async def admit(caller: Any) -> Any:
+        await authorize(caller, SimpleNamespace())  # type: ignore[arg-type]
+        return caller.scope["state"]["actor"]
+
     access = Access(uid=4242, token="t" * 43)
     for uid, actor in ((4242, "uid-4242"), (0, user_name(0))):
-        caller = connection(Peer(uid, 1), access)
-        authorize(caller, CLOSED)  # type: ignore[arg-type]
-        assert caller.scope["state"]["actor"] == actor
-    member = connection(Peer(4343, 1), access)
-    authorize(member, OPEN)  # type: ignore[arg-type]
+        assert asyncio.run(admit(connection(Peer(uid, 1), access))) == actor
     with pytest.raises(StellwerkError) as caught:
-        authorize(member, CLOSED)  # type: ignore[arg-type]
+        asyncio.run(admit(connection(Peer(4343, 1), access)))
     assert caught.value.problems[0].code == "auth/not-yours"
-    remote = connection(None, access, "t" * 43)
-    authorize(remote, CLOSED)  # type: ignore[arg-type]
-    assert remote.scope["state"]["actor"] == "uid-4242"
+    assert asyncio.run(admit(connection(None, access, "t" * 43))) == "uid-4242"
     for token in ("", "t", "t" * 42, "u" * 43):
         with pytest.raises(StellwerkError):
-            authorize(connection(None, access, token), OPEN)  # type: ignore[arg-type]
+            asyncio.run(admit(connection(None, access, token)))
     with pytest.raises(StellwerkError):
-        authorize(connection(None, Access(uid=1, token=""), ""), OPEN)  # type: ignore[arg-type]
+        asyncio.run(admit(connection(None, Access(uid=1, token=""), "")))
 
 
 def test_the_kernel_says_who_is_at_the_other_end() -> None:

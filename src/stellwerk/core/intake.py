@@ -13,11 +13,13 @@ from stellwerk.core.model import actions as act
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
+from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload
 from stellwerk.core.queueing_objects import on_apply as on_apply_queues
 from stellwerk.core.queueing_objects import on_delete as on_delete_objects
+from stellwerk.core.place.candidates import serves
 from stellwerk.core.recover.blame import blame, quarantine
 from stellwerk.core.recover.outcome import node_of, outcome
 from stellwerk.core.standing import on_apply, on_delete
@@ -106,9 +108,7 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
         case rep.RunReport():
             return _on_run(state, report, now_ms)
         case rep.ClusterReport():
-            if state.observed.get(report.cluster.name) == report.cluster:
-                return []
-            return [ev.ClusterObserved(report.cluster)]
+            return _on_cluster(state, report.cluster)
         case rep.StartRefused():
             run = _live(state, report.run, report.generation)
             if run is None or run.started_ms:
@@ -127,6 +127,18 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
             assert_never(report)
 
 
+def _on_cluster(state: State, cluster: Cluster) -> list[ev.Event]:
+    """Notes what a cluster is, and that those runs can't be reached whose user has no runtime."""
+    silent = [
+        ev.ReachabilityChanged(run.id, reachable=False)
+        for run in live_runs(state, cluster.name)
+        if run.reachable and not serves(cluster, run.allocation.person)
+    ]
+    if state.observed.get(cluster.name) == cluster:
+        return [*silent]
+    return [*silent, ev.ClusterObserved(cluster)]
+
+
 def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
     """Notes it with each run, which goes on; what can't be reached gets no new ones.
 
@@ -136,10 +148,10 @@ def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
     events: list[ev.Event] = [
         ev.ReachabilityChanged(run.id, reachable)
         for run in live_runs(state, report.cluster)
-        if run.reachable != reachable and _is_on(run, report.nodes)
+        if run.reachable != reachable and _is_about(run, report)
     ]
     cluster = state.observed.get(report.cluster)
-    if cluster is None or reachable:
+    if cluster is None or reachable or report.people:
         return events
     nodes = tuple(
         replace(node, state="unreachable", note=report.message)
@@ -152,9 +164,20 @@ def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
     return events
 
 
-def _is_on(run: Run, nodes: tuple[str, ...]) -> bool:
-    """Whether what is told of some nodes tells of a run: all of it must be on them."""
-    return not nodes or all(part.node in nodes for part in run.allocation.nodes)
+def _is_about(run: Run, report: rep.Reachability | rep.Inventory) -> bool:
+    """Whether what is told of some nodes, or of some people's runs, tells of a run.
+
+    All of it must be on those nodes; but what can't be reached on one of them can't as a whole.
+    """
+    if report.people and run.allocation.person not in report.people:
+        return False
+    nodes = [part.node for part in run.allocation.nodes]
+    if isinstance(report, rep.Inventory):
+        if report.spread and len(dict.fromkeys(nodes)) == 1:
+            return False
+    elif report.state == "unreachable":
+        return not report.nodes or any(node in report.nodes for node in nodes)
+    return not report.nodes or all(node in report.nodes for node in nodes)
 
 
 def _on_rule_held(state: State, report: rep.RuleHeld) -> list[ev.Event]:
@@ -188,7 +211,7 @@ def missing_runs(state: State, inventory: rep.Inventory) -> tuple[list[Run], lis
     missing = [
         run
         for run in live_runs(state, inventory.cluster)
-        if (run.id, run.generation) not in known and _is_on(run, inventory.nodes)
+        if (run.id, run.generation) not in known and _is_about(run, inventory)
     ]
     return (
         [run for run in missing if not run.started_ms],
@@ -283,6 +306,9 @@ def on_plan(state: State, plan: act.Plan) -> list[ev.Event]:
                 ):
                     events.append(_stale("start-run", action.workload))
                     continue
+                if action.holding and action.queueing_version != state.queueing.version:
+                    events.append(_stale("start-run", action.workload))
+                    continue
                 number = workload.runs[-1].number + 1 if workload.runs else 1
                 events.append(
                     ev.RunPlanned(
@@ -291,6 +317,7 @@ def on_plan(state: State, plan: act.Plan) -> list[ev.Event]:
                         generation=number,
                         allocation=action.allocation,
                         decision=action.decision,
+                        holding=action.holding,
                     )
                 )
             case act.StopRun():
@@ -298,7 +325,9 @@ def on_plan(state: State, plan: act.Plan) -> list[ev.Event]:
                 if workload is None or workload.version != action.workload_version:
                     events.append(_stale("stop-run", action.workload))
                     continue
-                events.append(ev.NoticeGiven(action.run, action.why, action.grace_ms))
+                events.append(_notice(action))
+            case act.ClaimRoom():
+                events += _claimed(state, action)
             case act.TellWaiting():
                 queue = state.shapes.get(action.shape)
                 if queue is not None and queue.entries:
@@ -306,6 +335,26 @@ def on_plan(state: State, plan: act.Plan) -> list[ev.Event]:
             case _:
                 assert_never(action)
     return events
+
+
+def _claimed(state: State, action: act.ClaimRoom) -> list[ev.Event]:
+    """A promise, and notice to all who are in its way; nothing of it if one of them changed."""
+    claimant = state.workloads.get(action.workload)
+    if (
+        claimant is None
+        or claimant.version != action.workload_version
+        or (action.claim is not None and action.queueing_version != state.queueing.version)
+    ):
+        return [_stale("claim-room", action.workload)]
+    for stop in action.stops:
+        victim = state.workloads.get(stop.workload)
+        if victim is None or victim.version != stop.workload_version:
+            return [_stale("claim-room", action.workload)]
+    return [ev.RoomClaimed(action.workload, action.claim), *map(_notice, action.stops)]
+
+
+def _notice(stop: act.StopRun) -> ev.NoticeGiven:
+    return ev.NoticeGiven(stop.run, stop.why, stop.grace_ms, stop.reason)
 
 
 def _stale(action: str, workload: WorkloadId) -> ev.ActionDropped:

@@ -7,6 +7,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.catalogue import CATALOGUE
 from stellwerk.core.model.ids import workload_of
 from stellwerk.core.model.workload import ENDED
+from stellwerk.core.place.candidates import serves
 from stellwerk.core.place.room import Room
 from stellwerk.core.state import State, queue_key
 
@@ -27,6 +28,8 @@ def overbooks(state: State, planned: ev.RunPlanned) -> list[str]:
         return [f"{planned.run} is planned on {planned.allocation.cluster}, which nobody knows"]
     room = Room(cluster, state.allocations[cluster.name].values())
     found = []
+    if not serves(cluster, planned.allocation.person):
+        found.append(f"{planned.run} is planned on {cluster.name} for whom it can't start anything")
     for part in planned.allocation.nodes:
         node = room.nodes.get(part.node)
         where = f"{planned.run} on {cluster.name}/{part.node}"

@@ -13,9 +13,10 @@ from stellwerk.core.model.decisions import Decision, Inputs
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.place.bounded import Bounded
-from stellwerk.core.place.candidates import answering, avoided, cannot
+from stellwerk.core.place.candidates import answering, avoided, cannot, serves
 from stellwerk.core.place.decide import chosen, rank, reasons_of, waiting
 from stellwerk.core.place.lacks import Credit, Far, credit
+from stellwerk.core.place.limited import Limited, charged
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import Head, ShapeView, View
@@ -60,7 +61,8 @@ class _Cycle:
         self.memory = memory
         self.rooms = memory.rooms(view.clusters)
         memory.placements(view.placements)
-        self.bounded = Bounded(view.placements, self.rooms)
+        held = (one for part in view.clusters for _, one in part.allocations)
+        self.bounded = Bounded(view.placements, self.rooms, Limited(view.limits, held), view.own)
         self.by_name = {room.cluster.name: room for room in self.rooms}
         self.versions = {part.cluster.name: part.version for part in view.clusters}
         self.facts = {part.cluster.name: part.facts for part in view.clusters}
@@ -110,19 +112,21 @@ class _Cycle:
     def _start(self, head: Head, shape: ShapeView) -> None:
         found = self.bounded.candidates(shape.shape, shape.id)
         decided = chosen(found, rank(found), self._inputs(shape.id))
-        cluster = decided.allocation.cluster
+        allocation = charged(decided.allocation, shape.shape)
+        cluster = allocation.cluster
         self.decisions.append(decided.decision)
         self.actions.append(
             StartRun(
                 head.id,
                 head.version,
                 self.versions[cluster],
-                decided.allocation,
+                allocation,
                 decided.decision.id,
             )
         )
         self.starts += 1
-        self.by_name[cluster].take(decided.allocation)
+        self.by_name[cluster].take(allocation)
+        self.bounded.limited.take(allocation)
 
     def _inputs(self, shape: ShapeId) -> Inputs:
         return Inputs(
@@ -137,13 +141,15 @@ class _Cycle:
     def _keep_room(self, head: Head, shape: ShapeView) -> None:
         """Keeps what a workload that was overtaken long enough needs, where it is nearest."""
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
-        if not overtaken or self.kept >= KEPT_AT_ONCE:
+        if not overtaken or self.kept >= KEPT_AT_ONCE or self.bounded.limited.full(shape.shape):
             return
         nearest: tuple[Far, int, str, Credit] | None = None
-        rooms = self.bounded.allowed(shape.shape.placement)
+        rooms = self.bounded.allowed(shape.shape, shape.id)
         replicas, avoid = shape.shape.num_nodes, avoided(shape.shape, rooms)
         for index, alternative, room in answering(shape.shape, rooms):
-            if cannot(room.cluster, alternative):
+            if cannot(room.cluster, alternative) or not serves(room.cluster, shape.shape.person):
+                continue
+            if not self.bounded.may(shape.shape, shape.id, room.cluster.name, index):
                 continue
             left, request = room.without(avoid), alternative.request
             can = left.whole.can((shape.id, index, bool(avoid)), request, replicas)
@@ -173,7 +179,7 @@ class _Cycle:
             found = self.bounded.candidates(shape.shape, shape.id)
             reasons = reasons_of(found)
             if waits is None or _kind(waits.reasons) != _kind(reasons):
-                rooms = self.bounded.allowed(shape.shape.placement)
+                rooms = self.bounded.allowed(shape.shape, shape.id)
                 decision = waiting(shape.shape, found, rooms, reasons, self._inputs(shape.id))
                 self.decisions.append(decision)
                 told.append(TellWaiting(shape.id, decision.id, reasons))
@@ -206,7 +212,7 @@ def _kind(reasons: tuple[Reason, ...]) -> tuple[tuple[str, str, str], ...]:
         (
             reason.code,
             "" if "others" in reason.params else str(reason.params.get("cluster", "")),
-            str(reason.params.get("resource", "")),
+            str(reason.params.get("resource", "") or reason.params.get("rule", "")),
         )
         for reason in reasons
     )

@@ -8,9 +8,16 @@ from msgspec import Struct
 
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.draining import Drain
-from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest
+from stellwerk.core.model.holding import Claim
+from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest, workload_of
+from stellwerk.core.model.limits import NO_LIMITS, Limits
+from stellwerk.core.model.own import OwnDecided
+from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import NOT_YET, Decided
+from stellwerk.core.model.workload import Workload
+from stellwerk.core.queue.asked import named
+from stellwerk.core.queue.quota import Held
 from stellwerk.core.state import State, Waits
 
 HEADS = 256
@@ -64,10 +71,27 @@ class StopView(Struct, frozen=True):
     grace_ms: int
 
 
+class ClaimView(Struct, frozen=True):
+    """A waiting workload that was promised a place. ``live`` are the runs in its way, by name of
+    their workload; ``broken`` = one of them can't be counted on to end.
+    """
+
+    id: WorkloadId
+    version: int
+    name: str
+    order: int
+    shape: ShapeView
+    claim: Claim
+    live: tuple[str, ...] = ()
+    broken: bool = False
+
+
 class View(Struct, frozen=True):
     """Everything ``plan`` may look at. ``now_ms`` and ``seed`` come in as values.
 
-    ``placements`` are the decisions about all placements, by key.
+    ``placements`` are the decisions about all placements, by key, ``own`` those about the own
+    placements of work that has wishes, by shape. ``queueing`` are the objects of queueing (None:
+    there are no queues), ``held`` is what runs hold of quota, in the order of ids.
     """
 
     seq: int
@@ -78,17 +102,28 @@ class View(Struct, frozen=True):
     stops: tuple[StopView, ...]
     next_due_ms: int = 0
     placements: dict[str, Decided] = {}
+    own: dict[ShapeId, OwnDecided] = {}
+    limits: Limits = NO_LIMITS
+    queueing: QueueObjects | None = None
+    queueing_version: int = 0
+    held: tuple[Held, ...] = ()
+    claims: tuple[ClaimView, ...] = ()
 
 
 class Viewer:
     """Takes views of one state, reusing the parts of the last view that did not change."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, limits: Limits = NO_LIMITS) -> None:
         self._state = state
+        self._limits = limits
         self._clusters: dict[str, ClusterView] = {}
         self._shapes: dict[ShapeId, ShapeView] = {}
         self._placements: dict[str, Decided] = {}
+        self._own: dict[ShapeId, OwnDecided] = {}
         self._placements_at = 0
+        self._held: tuple[Held, ...] = ()
+        self._holds: dict[WorkloadId, tuple[Workload, Held]] = {}
+        self._quota_at = 0
 
     def take(self, now_ms: int, seed: int = 0) -> View:
         """Cuts a view of the state at ``now_ms`` (UTC milliseconds)."""
@@ -108,7 +143,77 @@ class Viewer:
             stops=stops,
             next_due_ms=next_due_ms,
             placements=self._placement_views(),
+            own=self._own,
+            limits=self._limits,
+            queueing=self._queueing(),
+            queueing_version=state.queueing.version,
+            held=self._held,
+            claims=self._claims(),
         )
+
+    def _queueing(self) -> QueueObjects | None:
+        """The objects of queueing, if there are queues; with it, who holds quota."""
+        quota, objects = self._state.quota, self._state.queueing.objects
+        if self._quota_at != quota.version:
+            self._quota_at = quota.version
+            before, self._holds = self._holds, {}
+            for id in sorted(quota.holders):
+                workload, known = self._state.workloads[id], before.get(id)
+                same = known is not None and known[0] is workload
+                self._holds[id] = known if known and same else (workload, self._hold(workload))
+            self._held = tuple(held for _, held in self._holds.values())
+        return objects if objects.queues or objects.local_queues else None
+
+    def _hold(self, workload: Workload) -> Held:
+        run = workload.live_run
+        assert run is not None, "only what runs holds quota"
+        assert run.holding is not None, "only what runs holds quota"
+        stopping = bool(run.notice) or workload.cancelling
+        namespace, queue = named(self._state.shapes[workload.shape].shape.queue)
+        return Held(
+            workload=workload.id,
+            version=workload.version,
+            run=run.id,
+            name=workload.name,
+            local_queue=f"{namespace}/{queue}",
+            priority=workload.priority,
+            order=workload.order,
+            holding=run.holding,
+            allocation=run.allocation,
+            planned_ms=run.planned_ms,
+            since_ms=run.started_ms or run.planned_ms,
+            grace_ms=workload.policies.grace_ms,
+            leaving=stopping and run.reachable,
+            stuck=not run.reachable,
+            preemptions=workload.preemptions,
+        )
+
+    def _claims(self) -> tuple[ClaimView, ...]:
+        """Who was promised a place, in the order of the promises."""
+        found = [self._claim(self._state.workloads[id]) for id in self._state.quota.claims]
+        return tuple(sorted(found, key=lambda one: (one.claim.since_ms, one.order)))
+
+    def _claim(self, workload: Workload) -> ClaimView:
+        claim = workload.claim
+        assert claim is not None, "only what was promised a place has a claim"
+        live: list[str] = []
+        broken = False
+        for run in claim.victims:
+            victim = self._state.workloads.get(workload_of(run))
+            one = victim.live_run if victim is not None else None
+            if victim is not None and one is not None and one.id == run:
+                live.append(victim.name)
+                broken = broken or not one.reachable or not one.notice
+        queue = self._state.shapes[workload.shape]
+        head = Head(
+            workload.id, workload.version, workload.priority, workload.order, workload.queued_ms,
+            workload.name,
+        )  # fmt: skip
+        shape = ShapeView(workload.shape, queue.shape, queue.version, (head,), 1, queue.waits)
+        return ClaimView(
+            workload.id, workload.version, workload.name, workload.order, shape, claim,
+            tuple(live), broken,
+        )  # fmt: skip
 
     def _placement_views(self) -> dict[str, Decided]:
         """The decisions of all placements; the same object as long as none has changed."""
@@ -117,6 +222,7 @@ class Viewer:
             self._placements_at = standing.version
             found = standing.placements.items()
             self._placements = {key: one.decided or NOT_YET for key, one in found}
+            self._own = dict(standing.own)
         return self._placements
 
     def _cluster(self, name: str) -> ClusterView:

@@ -6,7 +6,7 @@ in the inbox are durable together before anything is carried out.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,10 @@ from stellwerk.core.intake import (
 )
 from stellwerk.core.inventory.facts import material_change
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.limits import NO_LIMITS, Limits
 from stellwerk.core.model.reports import (
     ClusterReport,
     Inventory,
@@ -38,7 +40,7 @@ from stellwerk.core.model.reports import (
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
-from stellwerk.core.standing import on_answers
+from stellwerk.core.standing import OwnMade, on_answers, on_own_answers
 from stellwerk.core.state import IMAGE_SCHEMA, State, fold
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import View, Viewer
@@ -92,12 +94,23 @@ class _Happened:
 class Engine:
     """The one engine of a state: it alone turns commands and reports into facts."""
 
-    def __init__(self, store: Store, drivers: Sequence[Driver], clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        drivers: Sequence[Driver],
+        clock: Clock,
+        *,
+        limits: Limits = NO_LIMITS,
+        marked: Callable[[Cluster], Cluster] = lambda cluster: cluster,
+    ) -> None:
+        """``marked`` says of a cluster whose it is, and whom it serves."""
         self.store = store
+        self._limits = limits
+        self._marked = marked
         self.drivers = {driver.cluster: driver for driver in drivers}
         self.state = State()
         self._clock = SteadyClock(clock)
-        self._viewer = Viewer(self.state)
+        self._viewer = Viewer(self.state, self._limits)
         self._memory = Memory()
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
         self._wake = asyncio.Event()
@@ -110,7 +123,7 @@ class Engine:
         self._hands = Hands(store, self.drivers, self._report)
         self.watch = Watch(self.drivers, self._report, clock)
         self._measures = Measures(self.drivers, self._report, clock)
-        self._made: list[Made] = []
+        self._made: list[Made | OwnMade] = []
         self.placements = Placements(store, self._clock, self._take_made)
 
     @property
@@ -173,7 +186,7 @@ class Engine:
         at_least = self._clock.now_ms() // 1000
         epoch = await asyncio.to_thread(self.store.raise_epoch, CORE_VERSION, at_least)
         self.state, self._image_seq = await asyncio.to_thread(load_state, self.store)
-        self._viewer = Viewer(self.state)
+        self._viewer = Viewer(self.state, self._limits)
         self._memory = Memory()
         self.placements.adopt(self.state)
         self._durable_seq = self.state.seq
@@ -262,6 +275,8 @@ class Engine:
         if isinstance(report, RunSample):
             self._measures.take(report)
             return
+        if isinstance(report, ClusterReport):
+            report = ClusterReport(self._marked(report.cluster))
         self._reports.put_nowait(report)
         self._wake.set()
 
@@ -273,7 +288,7 @@ class Engine:
             elif not self._is_old_news(report):
                 self._take_report(happened, report)
 
-    def _take_made(self, made: "list[Made]") -> None:
+    def _take_made(self, made: "list[Made | OwnMade]") -> None:
         """Takes answers for placements, for the next cycle."""
         self._made += made
         self._wake.set()
@@ -281,8 +296,11 @@ class Engine:
     def _take_answers(self, happened: _Happened) -> None:
         made, self._made = self._made, []
         happened.answers = len(made)
-        happened.made = {one.answer.decided.decision: one for one in made}
-        self._fold(happened, on_answers(self.state, (one.answer for one in made)), ENGINE)
+        own = [one for one in made if isinstance(one, OwnMade)]
+        standing = [one for one in made if not isinstance(one, OwnMade)]
+        happened.made = {one.answer.decided.decision: one for one in standing}
+        self._fold(happened, on_answers(self.state, (one.answer for one in standing)), ENGINE)
+        self._fold(happened, on_own_answers(self.state, own), ENGINE)
 
     async def decided(self, timeout_s: float) -> None:
         """Waits until all placements have been decided on what is known, and that is durable."""

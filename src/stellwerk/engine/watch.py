@@ -79,7 +79,9 @@ class Watch:
                 async for report in driver.reports():
                     if isinstance(report, Inventory):
                         delay = RETRY_FIRST_S
-                        again = Reachability(driver.cluster, "reachable", nodes=report.nodes)
+                        again = Reachability(
+                            driver.cluster, "reachable", nodes=report.nodes, people=report.people
+                        )
                         self._report(again)
                     self._report(report)
             except DriverError as error:

@@ -20,6 +20,8 @@ from stellwerk.core.model.task import Task
 from stellwerk.core.place.decide import never_fits
 from stellwerk.server.models import TEXT_BYTES, VALUE_BYTES, SubmitItem
 from stellwerk.server.mounting import Mounted, mount
+from stellwerk.server.people import Caller
+from stellwerk.server.policy import Policy, Refused, may_have_priority
 
 MOST_PROBLEMS = 50
 LOCAL = "local"
@@ -80,6 +82,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     settings: Callable[[], Settings] = load
     queues: Sequence[str] = (DEFAULT_QUEUE,)
     placements: Callable[[], Sequence[str]] = tuple
+    caller: Caller | None = None
+    policy: Policy = Policy()
 
 
 def with_flags(items: Sequence[SubmitItem]) -> list[SubmitItem]:
@@ -135,7 +139,7 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
     if problems:
         raise StellwerkError(problems)
     found = read(item)
-    lowered = lower(found.task)
+    lowered = belonging(lower(found.task), around, problems, item.file)
     if item.in_place:
         lowered = stay_here(lowered, around.clusters, problems)
     mounted = Mounted()
@@ -156,6 +160,19 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
         ref.name: ref.name for ref in found.task.managed_secrets if ref.name not in found.secrets
     }
     return Accepted(found, lowered, name_of(found.task, item), managed, mounted)
+
+
+def belonging(
+    lowered: Lowered, around: Surroundings, problems: list[Problem], file: str
+) -> Lowered:
+    """Says as whom it runs, and that its priority is one that they may give."""
+    if around.caller is None:
+        return lowered
+    verdict = may_have_priority(around.caller.actor, lowered.priority, around.policy)
+    if isinstance(verdict, Refused):
+        problems.append(Problem(verdict.code, verdict.message, verdict.help, file=file))
+    person, project = around.caller.person, around.caller.project
+    return replace(lowered, shape=replace(lowered.shape, person=person, project=project))
 
 
 def content_of(item: SubmitItem) -> bytes:

@@ -1,5 +1,6 @@
 """Puts the handlers together into one application with its errors, guard and schema."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -36,9 +37,12 @@ from stellwerk.server.machines import Machines
 from stellwerk.server.outlook import Outlook
 from stellwerk.server.patience import with_patience
 from stellwerk.server.peer import Access, authorize
+from stellwerk.server.permissions import Rule
+from stellwerk.server.policy import Thing
 from stellwerk.server.schema import openapi_json
 from stellwerk.server.services import Services
 from stellwerk.server.submit import Submits
+from stellwerk.server.things import thing_of
 from stellwerk.server.tidying.keeper import Keeper
 
 BODY_BYTES = 4 * 2**20
@@ -102,10 +106,13 @@ def make_app(parts: Parts, access: Access) -> Litestar:
             seq = scope["state"].get("seq", parts.services.feed.seq)
             message["headers"] = [*message["headers"], (b"stellwerk-seq", b"%d" % seq)]
 
+    async def find_thing(rule: Rule, params: Mapping[str, object]) -> Thing:
+        return await thing_of(parts.services, rule, params)
+
     async def note_seq(request: Request[Any, Any, Any]) -> None:
         request.scope["state"]["seq"] = parts.services.feed.seq
 
-    @get("/openapi.json", include_in_schema=False, opt={"open_to_group": True})
+    @get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response[bytes]:
         document = openapi_json(parts.services.identity.version, HANDLERS)
         return Response(document, media_type="application/json")
@@ -113,7 +120,7 @@ def make_app(parts: Parts, access: Access) -> Litestar:
     return Litestar(
         route_handlers=[Router("/v1", route_handlers=[*HANDLERS, openapi])],
         dependencies=_dependencies(parts),
-        state=State({"access": access}),
+        state=State({"access": access, "find_thing": find_thing}),
         guards=[authorize],
         middleware=[with_patience],
         before_request=note_seq,

@@ -18,7 +18,10 @@ from stellwerk.core.model.ids import WorkloadId, digest
 from stellwerk.core.model.workload import ENDED, WAITING, Phase
 from stellwerk.server.bulk_models import ChangedMany, ChangeMany, RefusedOne, Verb
 from stellwerk.server.models import Changed
+from stellwerk.server.people import refusal
+from stellwerk.server.policy import Refused, Thing, may, may_have_priority
 from stellwerk.server.rules import rule_of
+from stellwerk.server.seeing import Seeing
 from stellwerk.server.services import PROJECT, SETTLE_S, Services
 from stellwerk.store import NewCommand, Picked, StoreError, WorkloadFilter
 
@@ -73,17 +76,19 @@ class _Chosen:
 
 
 async def change_many(
-    services: Services, body: ChangeMany, phases: tuple[Phase, ...], actor: str, key: str
+    services: Services, body: ChangeMany, phases: tuple[Phase, ...], eyes: Seeing, key: str
 ) -> ChangedMany:
     """Chooses, orders, waits for the effect and tells it. Raises if the request makes no sense."""
     _check(body, phases)
+    _check_rights(body, eyes)
+    actor = eyes.caller.actor.name
     await services.settled(SETTLE_S)
     asked = _digest_of(body)
     before = await asyncio.to_thread(_ordered_before, services, actor, key, asked)
     if before:
         await services.settled(EFFECT_S)
         return await asyncio.to_thread(_answer, services, body, before, (), repeated=True)
-    chosen = await asyncio.to_thread(_choose, services, body, phases)
+    chosen = await asyncio.to_thread(_choose, services, body, phases, eyes)
     to_change = _in_order(body.verb, chosen.to_change.values())
     if to_change and not body.dry_run:
         make = _maker(body)
@@ -118,6 +123,29 @@ def _check(body: ChangeMany, phases: Sequence[Phase]) -> None:
         raise StellwerkError(problems)
 
 
+def _check_rights(body: ChangeMany, eyes: Seeing) -> None:
+    """Refuses what whoever calls may do to nothing, however it is named."""
+    actor, policy = eyes.caller.actor, eyes.people.policy
+    verdict = may_have_priority(actor, body.priority or 0, policy)
+    if body.owner and body.owner != actor.name and not isinstance(verdict, Refused):
+        verdict = may(actor, "steer", Thing("workload", "that work", body.owner), policy)
+    if isinstance(verdict, Refused):
+        raise refusal(verdict)
+
+
+def _refused(eyes: Seeing, name: str, owner: str) -> Problem | None:
+    """Why somebody may not change the course of a workload; None where they may."""
+    thing = Thing("workload", name, owner)
+    verdict = may(eyes.caller.actor, "steer", thing, eyes.people.policy)
+    return refusal(verdict).problems[0] if isinstance(verdict, Refused) else None
+
+
+def _whose(eyes: Seeing, asked: str) -> str:
+    """Whose work a filter or a pattern means: one's own, where others' is not to be touched."""
+    actor = eyes.caller.actor
+    return asked or ("" if actor.is_admin or actor.is_root else actor.name)
+
+
 def _digest_of(body: ChangeMany) -> str:
     """Equal for requests that ask for the same, however much of the answer they want to see."""
     return digest(msgspec.structs.replace(body, show=0, dry_run=False))[:_DIGEST]
@@ -145,8 +173,11 @@ def _ordered_before(services: Services, actor: str, key: str, asked: str) -> lis
     return ids
 
 
-def _choose(services: Services, body: ChangeMany, phases: tuple[Phase, ...]) -> _Chosen:
+def _choose(
+    services: Services, body: ChangeMany, phases: tuple[Phase, ...], eyes: Seeing
+) -> _Chosen:
     chosen = _Chosen()
+    body = msgspec.structs.replace(body, owner=_whose(eyes, body.owner))
     if not body.names:
         wanted = _acting_on(body, phases)
         chosen.to_change = {one.id: one for one in services.store.picked(wanted)}
@@ -156,7 +187,8 @@ def _choose(services: Services, body: ChangeMany, phases: tuple[Phase, ...]) -> 
         if "*" in name or "?" in name:
             unknown += not _choose_like(services, body, phases, name, chosen)
         else:
-            unknown += not _choose_one(services, body.verb, name, chosen, unknown < SUGGESTED)
+            suggest = unknown < SUGGESTED and not eyes.is_own_only
+            unknown += not _choose_one(services, body, name, chosen, suggest, eyes)
     return chosen
 
 
@@ -184,20 +216,25 @@ def _choose_like(
     return bool(found)
 
 
-def _choose_one(services: Services, verb: Verb, name: str, chosen: _Chosen, suggest: bool) -> bool:
+def _choose_one(
+    services: Services, body: ChangeMany, name: str, chosen: _Chosen, suggest: bool, eyes: Seeing
+) -> bool:
     """Takes the one of a name, if something can be done to it; says whether there is one."""
-    rule = RULES[verb]
+    rule, verb = RULES[body.verb], body.verb
     try:
         row = services.store.workload(name, PROJECT)
     except StoreError as error:
         chosen.refuse(name, error.problems[0])
         return True
-    if row is None and _choose_array(services, verb, name, chosen):
+    if row is None and _choose_array(services, verb, name, chosen, eyes):
         return True
     if row is None:
         problem = Problem("find/workload", f"there is no workload `{name[:80]}`")
         chosen.refuse(name, services.unknown(name).problems[0] if suggest else problem)
         return False
+    if problem := _refused(eyes, row.workload.name, row.workload.owner):
+        chosen.refuse(name, problem)
+        return True
     one = Picked(row.workload.id, row.workload.name, row.workload.phase, row.workload.order)
     if one.phase in rule.acts_on:
         chosen.to_change[one.id] = one
@@ -208,9 +245,13 @@ def _choose_one(services: Services, verb: Verb, name: str, chosen: _Chosen, sugg
     return True
 
 
-def _choose_array(services: Services, verb: Verb, name: str, chosen: _Chosen) -> bool:
+def _choose_array(services: Services, verb: Verb, name: str, chosen: _Chosen, eyes: Seeing) -> bool:
     """Takes the elements of an array to which something can be done; says whether there is one."""
     wanted = WorkloadFilter(live=False, labels={ARRAY_LABEL: name}, project=PROJECT)
+    first = services.store.workloads(msgspec.structs.replace(wanted, limit=1))
+    if first and (problem := _refused(eyes, name, first[0].workload.owner)):
+        chosen.refuse(name, problem)
+        return True
     found = services.store.picked(wanted)
     for one in found:
         if one.phase in RULES[verb].acts_on:

@@ -1,17 +1,15 @@
 """Knows who calls: the kernel's word on the Unix socket, a token everywhere else.
 
-On the Unix socket `SO_PEERCRED` names the calling process and its user; only the server's own user
-or root may change anything, since all jobs run as that user. Where the socket is opened to a group,
-its members may look. Over TCP whoever holds the token is the server's own user.
+On the Unix socket `SO_PEERCRED` names the calling process and its user. What they may do is the
+rule of each address (`permissions.py`, `policy.py`). Over TCP whoever holds the token is the
+server's own user.
 """
 
 import hmac
 import os
-import pwd
 import socket
 import struct
 from asyncio import BaseTransport, Transport
-from functools import lru_cache
 from typing import Any, cast
 
 import h11
@@ -21,7 +19,11 @@ from litestar.handlers import BaseRouteHandler
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stellwerk.core.model.errors import Problem, StellwerkError
-from stellwerk.server.rules import MEDIA_TYPE, refusal
+from stellwerk.server.people import People, alone, refusal, user_name
+from stellwerk.server.permissions import rule_of_address
+from stellwerk.server.policy import Refused, Thing, may
+from stellwerk.server.rules import MEDIA_TYPE
+from stellwerk.server.rules import refusal as answer_of
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -39,10 +41,11 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Who may call; an empty token closes TCP altogether."""
+    """Who may call; an empty token closes TCP altogether. Without ``people`` it is one's own."""
 
     uid: int
     token: str = ""
+    people: People | None = None
 
 
 class PeerProtocol(H11Protocol):
@@ -61,7 +64,7 @@ class PeerProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuses what is no HTTP in the same form as everything else."""
-        status, body = refusal(Problem("request/http", msg, "speak HTTP/1.1"))
+        status, body = answer_of(Problem("request/http", msg, "speak HTTP/1.1"))
         head = [
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", b"%d" % len(body)),
@@ -82,31 +85,41 @@ def peer_of(connection: socket.socket | None) -> Peer | None:
     return Peer(uid=uid, pid=pid)
 
 
-@lru_cache(maxsize=1024)
-def user_name(uid: int) -> str:
-    """A user's name, or `uid-1234` where the machine knows none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid-{uid}"
-
-
-def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard for every address: raises, or leaves the actor's name in the request's state."""
+async def authorize(connection: Connection, _handler: BaseRouteHandler) -> None:
+    """A guard for every address: raises, or leaves who calls in the request's state."""
     access: Access = connection.app.state.access
+    people = access.people or alone(access.uid)
     peer: Peer | None = connection.scope["state"].get("peer")
     if peer is None:
         _check_token(connection, access)
-        connection.scope["state"]["actor"] = user_name(access.uid)
-        return
-    if peer.uid not in (access.uid, 0) and not handler.opt.get("open_to_group", False):
+    caller = people.caller(access.uid if peer is None else peer.uid)
+    connection.scope["state"]["actor"] = caller.actor.name
+    connection.scope["state"]["caller"] = caller
+    connection.scope["state"]["people"] = people
+    if not people.shared and peer is not None and peer.uid not in {access.uid, 0}:
         raise StellwerkError.of(
             "auth/not-yours",
-            f"{user_name(peer.uid)} may look at this server, no more",
-            f"it runs everything as {user_name(access.uid)}; start a server of your own",
+            f"this server is {people.owner}'s alone, and runs everything as {people.owner}",
+            "start a server of your own, or have this one shared: stw server start --group GROUP",
         )
-    # A caller that is root by `sudo` or in a container acts on what belongs to the server's user.
-    connection.scope["state"]["actor"] = user_name(peer.uid)
+    if caller.actor.is_root:
+        return
+    rule = rule_of_address(connection.method, str(connection.scope["path_template"]))
+    if rule is None:
+        raise StellwerkError.of(
+            "auth/no-rule", "this address isn't for everybody", "ask an administrator"
+        )
+    if rule.within:
+        return
+    try:
+        thing = await connection.app.state.find_thing(rule, connection.path_params)
+    except StellwerkError:
+        if people.policy.visibility != "own":
+            raise
+        thing = Thing("workload", str(connection.path_params.get("ref", ""))[:80])
+    verdict = may(caller.actor, rule.verb, thing, people.policy)
+    if isinstance(verdict, Refused):
+        raise refusal(verdict)
 
 
 def _check_token(connection: Connection, access: Access) -> None:
@@ -119,6 +132,9 @@ def _check_token(connection: Connection, access: Access) -> None:
             "this address needs the server's token",
             "send `Authorization: Bearer …` with the text of the server's token file",
         )
+
+
+__all__ = ["Access", "Peer", "PeerProtocol", "authorize", "own_uid", "peer_of", "user_name"]
 
 
 def own_uid() -> int:

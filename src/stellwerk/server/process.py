@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from socket import socket
 
     from stellwerk.engine.loop import Engine
+    from stellwerk.server.belongings import Belongings
+    from stellwerk.server.limiting import people_of
     from stellwerk.server.machines import Machines
+    from stellwerk.server.peer import own_uid
     from stellwerk.server.services import Services
     from stellwerk.store import Store
 
@@ -65,6 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = load()
         _forget_terminal(settings)
         lock = _take_home(settings)
+        options = msgspec.structs.replace(
+            options, socket_group=options.socket_group or settings.text("socket_group")
+        )
         _prepare_process(settings, options)
         return asyncio.run(_run(settings, options))
     except StellwerkError as error:
@@ -86,7 +92,7 @@ def _options(argv: Sequence[str] | None) -> Options:
         help="answer over TCP too, to whoever sends the token in HOME/server.token",
     )
     parser.add_argument(
-        "--socket-group", default="", metavar="GROUP", help="let the members of a group look"
+        "--socket-group", default="", metavar="GROUP", help="share it with the members of a group"
     )
     parser.add_argument(
         "--log-to-terminal", action="store_true", help="log to standard error, not to server.log"
@@ -182,10 +188,10 @@ async def _serve(
     from stellwerk.server.submit import Submits
     from stellwerk.server.tidying.keeper import Keeper
 
-    services, engine, over_ssh = await _begin(store, settings)
+    services, engine, over_ssh = await _begin(store, settings, options)
     keeper = Keeper(services)
     works_on = Parts.of(services, Submits(services, read_item), keeper, over_ssh)
-    app = make_app(works_on, Access(own_uid(), token))
+    app = make_app(works_on, Access(own_uid(), token, services.people))
     server = HttpServer(app, services.stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, services.stop)
@@ -203,7 +209,9 @@ async def _serve(
     return await _until_over(services, engine, parts)
 
 
-async def _begin(store: "Store", settings: Settings) -> "tuple[Services, Engine, Machines]":
+async def _begin(
+    store: "Store", settings: Settings, options: Options
+) -> "tuple[Services, Engine, Machines]":
     """The engine on its state, with its drivers, and what handlers are given."""
     from stellwerk.drivers.registry import driver_factory
     from stellwerk.engine.clock import SystemClock
@@ -217,10 +225,27 @@ async def _begin(store: "Store", settings: Settings) -> "tuple[Services, Engine,
         home=Path(settings.home), socket_dir=Path(settings.socket).parent, blobs=store.blobs
     )
     over_ssh = Machines(Path(settings.home), store.blobs, clock.now_ms)
-    engine = Engine(store, [local, *over_ssh.load()], clock)
+    people = people_of(settings, own_uid(), options.socket_group)
+    belongings = Belongings(
+        Path(settings.home) / "belongings.json", people.owner, shared=people.shared
+    )
+    engine = Engine(
+        store,
+        [local, *over_ssh.load()],
+        clock,
+        limits=people.limits,
+        marked=belongings.marked,
+    )
     await engine.load()
     identity = Identity(os.getpid(), __version__, started_ms, settings.home, settings.socket)
-    services = Services(identity=identity, store=store, engine=engine, clock=clock)
+    services = Services(
+        identity=identity,
+        store=store,
+        engine=engine,
+        clock=clock,
+        people=people,
+        belongings=belongings,
+    )
     return services, engine, over_ssh
 
 

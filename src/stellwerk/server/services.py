@@ -4,7 +4,9 @@ The engine is a small protocol here, so that the API can be tested without one.
 """
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -20,10 +22,12 @@ from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.view import View
 from stellwerk.drivers.base import DriverError, Folders, Tidies
 from stellwerk.engine.placements import Placements
+from stellwerk.server.belongings import Belongings
 from stellwerk.server.feed import Feed
 from stellwerk.server.gate import Gate
 from stellwerk.server.keys import Keys
 from stellwerk.server.pages import Pages
+from stellwerk.server.people import People, alone
 from stellwerk.server.tails import ReadsLogs, Tails
 from stellwerk.store import Ack, NewCommand, Store, WorkloadFilter
 
@@ -137,7 +141,16 @@ class Identity(msgspec.Struct, frozen=True):
 class Services:
     """Everything a handler may use."""
 
-    def __init__(self, *, identity: Identity, store: Store, engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        store: Store,
+        engine: Engine,
+        clock: Clock,
+        people: People | None = None,
+        belongings: Belongings | None = None,
+    ) -> None:
         self.identity = identity
         self.store = store
         self.engine = engine
@@ -147,6 +160,12 @@ class Services:
         self.tails = Tails(self.driver)
         self.gate = Gate()
         self._keys = Keys(store.blobs)
+        self.people = people or alone(os.geteuid())
+        self.belongings = belongings or Belongings(
+            Path(identity.home) / "belongings.json",
+            self.people.owner,
+            shared=self.people.shared,
+        )
         self.stopping = asyncio.Event()
         self._newest_ack = store.inbox_newest()  # a server before this one may have ended amid it
 
@@ -158,6 +177,10 @@ class Services:
                 "no-driver", f"no driver serves the cluster {cluster} now", final=False
             )
         return found
+
+    def owner_of(self, cluster: str) -> str:
+        """Whose a cluster is."""
+        return self.belongings.owner_of(cluster)
 
     async def folders(self, workload: Workload) -> Folders:
         """Where the newest run works and writes; nothing if that can't be said now."""

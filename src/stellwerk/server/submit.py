@@ -34,8 +34,10 @@ from stellwerk.server.arrays import (
 from stellwerk.server.ids import Ids
 from stellwerk.server.models import PlanAnswer, SubmitItem, SubmittedMany, Told
 from stellwerk.server.outlook import Outlook, forecast_view
+from stellwerk.server.people import Caller
 from stellwerk.server.sealing import Vault
 from stellwerk.server.services import PROJECT, SETTLE_S, Services
+from stellwerk.server.waiting_limit import check_waiting
 from stellwerk.store import Ack, NewCommand
 
 FIRST_FACTS_S = 3.0
@@ -50,29 +52,31 @@ class Submits:
         self._ids = Ids()
         self._vault = Vault(services.store, PROJECT)
 
-    async def submit(self, items: Sequence[SubmitItem], actor: str) -> SubmittedMany:
+    async def submit(self, items: Sequence[SubmitItem], caller: Caller) -> SubmittedMany:
         """Checks all items and takes them down in one transaction; raises with every problem."""
+        actor = caller.actor.name
         items = with_flags(items)
         await self._first_facts()
         if any(item.plan for item in items):
-            await self._hold_to_plan(items, actor)
+            await self._hold_to_plan(items, caller)
         now_ms = self._services.clock.now_ms()
         async with self._services.gate.passing():
-            accepted = await asyncio.to_thread(self._accept, items, actor)
+            accepted = await asyncio.to_thread(self._accept, items, caller)
             told = (after_of(item, one) for item, one in zip(items, accepted, strict=True))
             after = await resolve_after(self._services, told)
             elements = elements_of(items, accepted, after)
+            await check_waiting(self._services, caller, elements)
             ids = [self._ids.give(now_ms) for _ in elements]
             commands = await asyncio.to_thread(self._commands, elements, ids, actor, now_ms)
             acks = await self._services.take(commands)
         return _answer(acks, accepted)
 
-    async def plan(self, item: SubmitItem, actor: str, outlook: Outlook) -> PlanAnswer:
+    async def plan(self, item: SubmitItem, caller: Caller, outlook: Outlook) -> PlanAnswer:
         """Says what would become of an item if it were submitted now; raises as `submit` would."""
         [item] = with_flags([item])
         await self._first_facts()
         await self._services.settled(SETTLE_S)
-        one = await asyncio.to_thread(self._accept_unsent, item, actor)
+        one = await asyncio.to_thread(self._accept_unsent, item, caller)
         found = await planning.look(self._services.engine, item, one)
         told = planning.answer(found, one, _notices([one]), self._services.feed.seq)
         if found.starts_now:
@@ -80,31 +84,33 @@ class Submits:
         starts = await outlook.of_one_more(one.name, one.lowered)
         return msgspec.structs.replace(told, forecast=starts and forecast_view(starts))
 
-    async def _hold_to_plan(self, items: Sequence[SubmitItem], actor: str) -> None:
+    async def _hold_to_plan(self, items: Sequence[SubmitItem], caller: Caller) -> None:
         """Refuses a submission whose plan isn't true any more; one that was taken down is not."""
         if len(items) > 1:
             message, help = "a plan is about one workload", "submit them without `plan`"
             raise StellwerkError.of("request/invalid", message, help)
         [item] = items
         planning.check_id(item.plan)
-        if item.key and self._services.store.acknowledged(actor, item.key):
+        if item.key and self._services.store.acknowledged(caller.actor.name, item.key):
             return
         await self._services.settled(SETTLE_S)
-        one = await asyncio.to_thread(self._accept_unsent, item, actor)
+        one = await asyncio.to_thread(self._accept_unsent, item, caller)
         planning.hold_to(item.plan, await planning.look(self._services.engine, item, one))
 
-    def _accept_unsent(self, item: SubmitItem, actor: str) -> Accepted:
+    def _accept_unsent(self, item: SubmitItem, caller: Caller) -> Accepted:
         """Accepts an item whose content need not be here yet."""
-        around = msgspec.structs.replace(self._around(actor), missing_blobs=lambda _: ())
+        around = msgspec.structs.replace(self._around(caller), missing_blobs=lambda _: ())
         return accept(item, self._read, around)
 
-    def _around(self, actor: str) -> Surroundings:
+    def _around(self, caller: Caller) -> Surroundings:
         store = self._services.store
         return Surroundings(
             clusters=[cluster for cluster, _ in store.clusters()],
-            known_secrets={info.name for info in store.secrets.list(PROJECT, actor)},
+            known_secrets={info.name for info in store.secrets.list(PROJECT, caller.actor.name)},
             missing_blobs=store.blobs.missing,
             placements=store.placement_keys,
+            caller=caller,
+            policy=self._services.people.policy,
         )
 
     async def _first_facts(self) -> None:
@@ -119,10 +125,10 @@ class Submits:
                 return
             seq = await self._services.engine.changed(seq, left_s)
 
-    def _accept(self, items: Sequence[SubmitItem], actor: str) -> list[Accepted]:
+    def _accept(self, items: Sequence[SubmitItem], caller: Caller) -> list[Accepted]:
         if any(item.sweep for item in items):
             items = [readable(item) for item in items]
-        return accept_all(items, self._read, self._around(actor))
+        return accept_all(items, self._read, self._around(caller))
 
     def _commands(
         self, elements: Sequence[Element], ids: list[WorkloadId], actor: str, now_ms: int

@@ -10,6 +10,7 @@ import re
 from stellwerk.core.model.data_catalogue import OF_DATA
 from stellwerk.core.model.endings import ENDED
 from stellwerk.core.model.gates_catalogue import OF_GATES
+from stellwerk.core.model.people_catalogue import OF_PEOPLE
 from stellwerk.core.model.placing_catalogue import OF_MOVES
 from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.queueing_catalogue import OF_QUEUES
@@ -212,6 +213,7 @@ CATALOGUE: dict[str, Entry] = {
     **OF_PLACES,
     **REFUSALS,
     **OF_GATES,
+    **OF_PEOPLE,
     **OF_DATA,
     **OF_STANDING,
     **OF_MOVES,

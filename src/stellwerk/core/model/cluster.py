@@ -112,7 +112,9 @@ class Cluster(Struct, frozen=True, omit_defaults=True):
     work waiting. ``reliability`` is the part of runs (0..1) that no failure of the cluster ended.
     ``room_bytes`` is where data can be put, ``evictable_bytes`` what could be thrown away for it.
     ``lease_s`` is how often it renews its lease (0 = it has none). ``kubernetes`` is the version of
-    its API server, ``annotations`` are those of its object.
+    its API server, ``annotations`` are those of its object. ``serves`` are the users as whom it can
+    start something now ("" = the server's own; none named = whoever asks): on a machine of several
+    people those whose runtime is there, elsewhere its ``owner`` and whom they share it with.
     """
 
     name: str
@@ -139,3 +141,4 @@ class Cluster(Struct, frozen=True, omit_defaults=True):
     lease_s: int = 0
     kubernetes: str = ""
     annotations: dict[str, str] = {}
+    serves: tuple[str, ...] = ()

@@ -50,24 +50,30 @@ class Inventory(Struct, frozen=True, tag="inventory", omit_defaults=True):
 
     ``at_ms`` is when it was asked for, by the control plane's clock: a run that was seen before
     that and isn't listed is lost. With 0 nothing follows from what isn't listed. ``nodes`` are
-    those it speaks for; none named = all of the cluster. ``spread``: it speaks of those runs alone
-    that are on several nodes, all of which are named.
+    those it speaks for; none named = all of the cluster. ``people`` likewise are those whose runs
+    it speaks of ("" = the server's own user). ``spread``: it speaks of those runs alone that are on
+    several nodes, all of which are named.
     """
 
     cluster: str
     runs: tuple[RunReport, ...]
     at_ms: int = 0
     nodes: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
     spread: bool = False
 
 
 class Reachability(Struct, frozen=True, tag="reachability", omit_defaults=True):
-    """A cluster, or some ``nodes`` of it, can't be reached since now, or can again."""
+    """A cluster, or some ``nodes`` of it, can't be reached since now, or can again.
+
+    Where ``people`` are named, it is their runtimes alone: nodes are as they were.
+    """
 
     cluster: str
     state: Literal["reachable", "unreachable"]
     message: str = ""
     nodes: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
 
 
 class RunSample(Struct, frozen=True, tag="sample", omit_defaults=True):

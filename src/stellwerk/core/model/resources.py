@@ -63,7 +63,8 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     (``namespace/name``) bounds and ranks the clusters; "" = none does. ``person`` is the user as
     whom it runs, and ``project`` the one that it counts for, where several people use one server
     ("" = the server's own user). ``wishes`` have a placement of their own: what they bound and rank
-    is decided for all work of one shape.
+    is decided for all work of one shape. ``queue`` (``namespace/name``) is the LocalQueue that it
+    waits in ("" = `default/default`).
     """
 
     alternatives: tuple[Alternative, ...]
@@ -74,6 +75,7 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     person: str = ""
     project: str = ""
     wishes: Wishes | None = None
+    queue: str = ""
 
 
 class DeviceShare(Struct, frozen=True):

@@ -1,4 +1,9 @@
-"""Bounds the candidates of work to the clusters of its placement, and ranks them as that does."""
+"""Bounds the candidates of work to the clusters of its placement, and ranks them as that does.
+
+Work with wishes has a placement of its own, which says which alternative may start where. Where it
+names another one too, both bound it; the order is that of its own, which is the policy of the named
+one narrowed by the wishes.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -6,11 +11,13 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.decisions import Candidate, Verdict
 from stellwerk.core.model.ids import ShapeId
+from stellwerk.core.model.own import OwnDecided, OwnRefusal
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.standing import Decided
 from stellwerk.core.place.candidates import PREFERENCE_STEP, answers_to, candidates, fitting
 from stellwerk.core.place.found import Found
+from stellwerk.core.place.limited import Limited
 from stellwerk.core.place.rooms import ClusterRoom
 
 RANK_STEP = 300
@@ -23,38 +30,58 @@ NAMED = 3
 class Bounded:
     """The rooms that a cycle may use for each placement."""
 
-    def __init__(self, placements: Mapping[str, Decided], rooms: list[ClusterRoom]) -> None:
+    def __init__(
+        self,
+        placements: Mapping[str, Decided],
+        rooms: list[ClusterRoom],
+        limited: Limited | None = None,
+        own: Mapping[ShapeId, OwnDecided] | None = None,
+    ) -> None:
         self.placements = placements
         self.rooms = rooms
+        self.limited = limited or Limited()
+        self._own = own or {}
         self._allowed: dict[str, list[ClusterRoom]] = {}
 
-    def allowed(self, placement: str) -> list[ClusterRoom]:
-        """The rooms of the clusters that a placement has chosen; all where there is none."""
-        if not placement:
-            return self.rooms
-        found = self._allowed.get(placement)
-        if found is None:
-            decided = self.placements.get(placement)
-            names = dict.fromkeys(decided.clusters) if decided is not None else {}
-            found = [room for room in self.rooms if room.cluster.name in names]
-            self._allowed[placement] = found
-        return found
+    def allowed(self, shape: Shape, id: ShapeId) -> list[ClusterRoom]:
+        """The rooms of the clusters that are chosen for a shape; all where nothing bounds it."""
+        rooms = self._chosen_by(shape.placement) if shape.placement else self.rooms
+        if shape.wishes is None:
+            return rooms
+        names = {cluster for cluster, _ in self._ranks(id)}
+        return [room for room in rooms if room.cluster.name in names]
+
+    def on(self, rooms: list[ClusterRoom]) -> "Bounded":
+        """The same bounds on other rooms."""
+        return Bounded(self.placements, rooms, self.limited, self._own)
+
+    def may(self, shape: Shape, id: ShapeId, cluster: str, alternative: int) -> bool:
+        """Whether an alternative may be put onto a cluster that is allowed."""
+        return shape.wishes is None or (cluster, alternative) in self._ranks(id)
 
     def fitting(self, shape: Shape, id: ShapeId) -> list[Found]:
         """Where a shape fits now."""
-        return fitting(shape, id, self.allowed(shape.placement))
+        found = self.limited.within(shape, fitting(shape, id, self.allowed(shape, id)))
+        if shape.wishes is None:
+            return found
+        ranks = self._ranks(id)
+        return [one for one in found if _pair(one.candidate) in ranks]
 
     def candidates(self, shape: Shape, id: ShapeId) -> list[Found]:
         """Every (alternative, cluster) with its verdict, and what the placement says of each."""
+        return self.limited.judged(shape, self._judged(shape, id))
+
+    def _judged(self, shape: Shape, id: ShapeId) -> list[Found]:
+        if shape.wishes is not None:
+            return self._own_candidates(shape, id)
         if not shape.placement:
             return candidates(shape, id, self.rooms)
-        decided = self.placements.get(shape.placement)
-        if decided is None:
-            return [_nothing("no_placement", shape)]
-        if not decided.decision:
-            return [_nothing("not_decided", shape)]
+        missing = self._missing(shape)
+        if missing is not None:
+            return [missing]
+        decided = self.placements[shape.placement]
         order = {name: rank for rank, name in enumerate(decided.clusters)}
-        allowed = self.allowed(shape.placement)
+        allowed = self._chosen_by(shape.placement)
         names = {room.cluster.name for room in allowed}
         found = [_ranked(one, shape, order) for one in candidates(shape, id, allowed)]
         found = [one for one in found if one.candidate.cluster in names]
@@ -63,6 +90,101 @@ class Bounded:
         absent = [name for name in decided.clusters if name not in names]
         found += [_absent(name, absent, shape) for name in absent]
         return found or [_nothing("nothing_chosen", shape)]
+
+    def _missing(self, shape: Shape) -> Found | None:
+        """What is told where the placement that is named isn't there, or isn't decided."""
+        decided = self.placements.get(shape.placement)
+        if decided is None:
+            return _nothing("no_placement", shape)
+        return None if decided.decision else _nothing("not_decided", shape)
+
+    def _chosen_by(self, placement: str) -> list[ClusterRoom]:
+        found = self._allowed.get(placement)
+        if found is None:
+            decided = self.placements.get(placement)
+            names = dict.fromkeys(decided.clusters) if decided is not None else {}
+            found = [room for room in self.rooms if room.cluster.name in names]
+            self._allowed[placement] = found
+        return found
+
+    def _ranks(self, id: ShapeId) -> dict[tuple[str, int], int]:
+        decided = self._own.get(id)
+        options = decided.ranked if decided is not None else ()
+        return {(one.cluster, one.alternative): rank for rank, one in enumerate(options)}
+
+    def _own_candidates(self, shape: Shape, id: ShapeId) -> list[Found]:
+        """As `candidates`, for work with wishes."""
+        missing = self._missing(shape) if shape.placement else None
+        if missing is not None:
+            return [missing]
+        decided = self._own.get(id)
+        if decided is None:
+            return [_alone("own_not_decided", "later")]
+        if decided.broken:
+            return [Found(Candidate("any", 0, "never", decided.broken))]
+        ranks = self._ranks(id)
+        refusals = {(one.cluster, one.alternative): one for one in decided.refused}
+        rooms, here = self.rooms, {room.cluster.name for room in self.rooms}
+        outside: list[Found] = []
+        if shape.placement:
+            rooms = self._chosen_by(shape.placement)
+            chosen = {room.cluster.name for room in rooms}
+            others = [room for room in self.rooms if room.cluster.name not in chosen]
+            outside = _refused(shape, self.placements[shape.placement], others, "never")
+            here = {*here, *(one for one, _ in ranks if not self._chooses(shape, one))}
+        found = []
+        for one in candidates(shape, id, rooms):
+            pair = _pair(one.candidate)
+            if pair in ranks:
+                found.append(_own_ranked(one, ranks[pair]))
+            elif pair in refusals:
+                found.append(_own_refused(one, refusals[pair]))
+            elif pair[0] in here and one.candidate.verdict in {"fits", "later"}:
+                found.append(_undecided(one))
+            elif not shape.placement or pair[0] in here:
+                found.append(one)
+        absent = list(dict.fromkeys(name for name, _ in ranks if name not in here))
+        found += [*outside, *(_own_absent(name, absent) for name in absent)]
+        return found or [_alone("own_not_decided", "later")]
+
+    def _chooses(self, shape: Shape, cluster: str) -> bool:
+        return cluster in self.placements[shape.placement].clusters
+
+
+def _pair(one: Candidate) -> tuple[str, int]:
+    return one.cluster, one.alternative
+
+
+def _own_ranked(found: Found, rank: int) -> Found:
+    """What fits, with its place in the order of its own placement: that counts for everything."""
+    one = found.candidate
+    if one.verdict != "fits":
+        return found
+    scores = {name: value for name, value in one.scores.items() if name != "preference"}
+    scores["wishes"] = -RANK_STEP * rank
+    return replace(found, candidate=replace(one, scores=scores, total=sum(scores.values())))
+
+
+def _own_refused(found: Found, refusal: OwnRefusal) -> Found:
+    """What the wishes keep from a cluster; that it could never fit there is told beside."""
+    one = found.candidate
+    beside = one.reasons if one.verdict == "never" else refusal.room
+    verdict: Verdict = "later" if refusal.later and one.verdict != "never" else "never"
+    return Found(Candidate(*_pair(one), verdict, (*refusal.reasons, *beside)))
+
+
+def _undecided(found: Found) -> Found:
+    """A cluster that nobody knew of when it was decided."""
+    return Found(Candidate(*_pair(found.candidate), "later", (Reason("own_not_decided"),)))
+
+
+def _own_absent(cluster: str, absent: Sequence[str]) -> Found:
+    reason = Reason("own_no_driver", {"cluster": _some(absent)})
+    return Found(Candidate(cluster, 0, "later", (reason,)))
+
+
+def _alone(code: str, verdict: Verdict) -> Found:
+    return Found(Candidate("any", 0, verdict, (Reason(code),)))
 
 
 def _ranked(found: Found, shape: Shape, order: Mapping[str, int]) -> Found:
@@ -106,10 +228,13 @@ def _refused(
 
 def _absent(cluster: str, absent: Sequence[str], shape: Shape) -> Found:
     """One that no driver here reaches; of all of them the reason is the same."""
-    more = f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
-    told = ", ".join(absent[:NAMED]) + more
-    reason = Reason("no_driver", {"cluster": told, "placement": shape.placement})
+    reason = Reason("no_driver", {"cluster": _some(absent), "placement": shape.placement})
     return Found(Candidate(cluster, 0, "later", (reason,)))
+
+
+def _some(clusters: Sequence[str]) -> str:
+    more = f" and {len(clusters) - NAMED} more" if len(clusters) > NAMED else ""
+    return ", ".join(clusters[:NAMED]) + more
 
 
 def _nothing(code: str, shape: Shape) -> Found:

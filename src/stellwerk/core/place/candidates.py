@@ -42,6 +42,21 @@ def answers_to(cluster: Cluster, infra: str) -> bool:
     return name in {"", "*", cluster.name}
 
 
+def serves(cluster: Cluster, person: str) -> bool:
+    """Whether a cluster can start something now as this user ("" = the server's own)."""
+    return not cluster.serves or person in cluster.serves
+
+
+def _not_served(cluster: Cluster, person: str) -> tuple[Reason, ...]:
+    """Why nothing of a person's can start there now."""
+    if serves(cluster, person):
+        return ()
+    params: dict[str, Param] = {"cluster": cluster.name, "person": person or "the server's user"}
+    if cluster.owner:
+        return (Reason("not_yours", {**params, "owner": cluster.owner}),)
+    return (Reason("no_runtime", params),)
+
+
 def reason_of(short: Shortfall, cluster: str) -> Reason:
     """Turns a shortfall into the reason it is: none there, never, or not now."""
     wanted = apart(short.wanted, short.largest, short.unit)
@@ -133,7 +148,7 @@ def _fits(
         return known[key]
     left = room.without(avoid)
     nodes = None
-    if not cannot(room.cluster, alternative):
+    if not cannot(room.cluster, alternative) and serves(room.cluster, shape.person):
         nodes = fit(left.open, alternative.request, shape.num_nodes)
     found = None
     if nodes is not None:
@@ -165,13 +180,18 @@ def _refused(shape: Shape, key: Key, alternative: Alternative, room: ClusterRoom
         return Found(Candidate(name, index, "later", (_not_ready(room.cluster),)))
     if refused := cannot(room.cluster, alternative):
         return Found(Candidate(name, index, "never", refused))
-    if room.kept_for and fit(room.free, request, shape.num_nodes) is not None:
+    is_served = serves(room.cluster, shape.person)
+    if is_served and room.kept_for and fit(room.free, request, shape.num_nodes) is not None:
         reason = Reason("room_kept", {"cluster": name, "name": room.kept_for[0]})
         return Found(Candidate(name, index, "later", (reason,)))
-    if not room.free.nodes:
+    if is_served and not room.free.nodes:
         return Found(Candidate(name, index, "later", (Reason("nodes_avoided", {"cluster": name}),)))
     can = room.whole.can(key, request, shape.num_nodes)
     short = lack(room.free, room.whole.room, request, shape.num_nodes, can)
+    withheld = () if short.never else _not_served(room.cluster, shape.person)
+    if withheld:
+        final: Verdict = "never" if room.cluster.owner else "later"
+        return Found(Candidate(name, index, final, withheld))
     if short.missing:
         all_are_missing = all(node.state != "ready" for node in room.cluster.nodes)
         node = "" if all_are_missing else short.missing

@@ -5,12 +5,12 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.catalogue import worst_first
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.decisions import Candidate, Decision, Inputs, Shortfall
+from stellwerk.core.model.decisions import Candidate, Decision, Inputs, QuotaSaid, Shortfall
 from stellwerk.core.model.ids import DecisionId, ShapeId, digest
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.place.amounts import amount, apart
-from stellwerk.core.place.candidates import avoided, candidates, cannot
+from stellwerk.core.place.candidates import avoided, candidates, cannot, serves
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Far, distance, smallest_change
 from stellwerk.core.place.room import capacity
@@ -56,7 +56,9 @@ class Chosen(Struct, frozen=True):
     allocation: Allocation
 
 
-def chosen(found: list[Found], ranked: list[int], inputs: Inputs) -> Chosen:
+def chosen(
+    found: list[Found], ranked: list[int], inputs: Inputs, quota: QuotaSaid | None = None
+) -> Chosen:
     """Takes the best of those that fit."""
     best = ranked[0]
     runner_up = ranked[1] if len(ranked) > 1 else -1
@@ -69,6 +71,7 @@ def chosen(found: list[Found], ranked: list[int], inputs: Inputs) -> Chosen:
         chosen=best,
         runner_up=runner_up,
         change=_would_move(listed, best, runner_up),
+        quota=quota,
     )
     taken = found[best]
     allocation = Allocation(taken.candidate.cluster, taken.nodes, taken.candidate.alternative)
@@ -81,6 +84,7 @@ def waiting(
     rooms: list[ClusterRoom],
     reasons: tuple[Reason, ...],
     inputs: Inputs,
+    quota: QuotaSaid | None = None,
 ) -> Decision:
     """Says that nothing fits now, why, and what would have fitted."""
     decision = Decision(
@@ -89,6 +93,7 @@ def waiting(
         candidates=tuple(one.candidate for one in found),
         reasons=reasons,
         change=_would_start(shape, found, rooms),
+        quota=quota,
     )
     return _with_id(decision)
 
@@ -140,6 +145,8 @@ def _would_start(shape: Shape, found: list[Found], rooms: list[ClusterRoom]) -> 
         room = by_name.get(candidate.cluster)
         alternative = shape.alternatives[candidate.alternative]
         if room is None or cannot(room.cluster, alternative):
+            continue
+        if not serves(room.cluster, shape.person):
             continue
         shorts = smallest_change(room.open, room.whole.room, alternative.request, shape.num_nodes)
         if shorts:

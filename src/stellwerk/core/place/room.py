@@ -136,7 +136,8 @@ def capacity(cluster: Cluster) -> Room:
         )
         for node in cluster.nodes
     )
-    return Room(replace(cluster, nodes=nodes), ())
+    serves = cluster.serves if cluster.owner else ()
+    return Room(replace(cluster, nodes=nodes, serves=serves), ())
 
 
 def fit(room: Room, request: Request, num_nodes: int) -> tuple[NodeAllocation, ...] | None:

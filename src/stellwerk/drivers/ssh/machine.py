@@ -16,6 +16,7 @@ from stellwerk.core.inventory.facts import cluster_of
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report
+from stellwerk.drivers.agents.bringing import lay_out
 from stellwerk.drivers.agents.conversation import (
     Conversation,
     HearParts,
@@ -28,7 +29,6 @@ from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JS
 from stellwerk.drivers.agents.sessions import AgentSession
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import DriverError, ExecOrder, StartOrder
-from stellwerk.drivers.ssh.bringing import lay_out
 from stellwerk.drivers.ssh.dial import Dialer
 from stellwerk.drivers.ssh.hand import Build, Channel, Hand, Opener
 from stellwerk.drivers.ssh.hosts import Host

@@ -9,6 +9,7 @@ from litestar.params import FromPath
 from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.workload import ENDED
 from stellwerk.server.handlers.workloads import LIST_SETTLE_S, All
+from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import PROJECT, SETTLE_S, Given, Services
 from stellwerk.server.views import wants_of
 from stellwerk.store.views import ArrayRow
@@ -41,21 +42,23 @@ class Arrays(msgspec.Struct, frozen=True):
     seq: int
 
 
-@get("/arrays", tags=["arrays"], summary="List arrays", opt={"open_to_group": True})
-async def list_arrays(services: Given, all_of: All = False) -> Arrays:
+@get("/arrays", tags=["arrays"], summary="List arrays")
+async def list_arrays(request: AnyRequest, services: Given, all_of: All = False) -> Arrays:
     """Arrays, newest first; without `all` only those of which some element isn't over."""
     await services.settled(LIST_SETTLE_S)
     found = await asyncio.to_thread(_views, services, "")
-    return Arrays([one for one in found if all_of or not one.over], services.store.seq())
+    eyes = seeing(request)
+    seen = [one for one in found if eyes.how(one.owner) != "nothing"]
+    return Arrays([one for one in seen if all_of or not one.over], services.store.seq())
 
 
-@get("/arrays/{name:str}", tags=["arrays"], summary="Show an array", opt={"open_to_group": True})
-async def show_array(name: FromPath[str], services: Given) -> ArrayView:
+@get("/arrays/{name:str}", tags=["arrays"], summary="Show an array")
+async def show_array(name: FromPath[str], request: AnyRequest, services: Given) -> ArrayView:
     """One array by its name."""
     found = await asyncio.to_thread(_views, services, name)
     if not found and await services.settled(SETTLE_S):
         found = await asyncio.to_thread(_views, services, name)
-    if not found:
+    if not found or seeing(request).how(found[0].owner) == "nothing":
         raise services.unknown(name)
     return found[0]
 

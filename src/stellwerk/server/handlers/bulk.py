@@ -5,7 +5,8 @@ from litestar.params import JSONBody
 
 from stellwerk.server.bulk import change_many
 from stellwerk.server.bulk_models import ChangedMany, ChangeMany
-from stellwerk.server.handlers.workloads import AnyRequest, actor_of, phases_of
+from stellwerk.server.handlers.workloads import phases_of
+from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given
 
 BODY_BYTES = 16 * 2**20
@@ -27,7 +28,7 @@ async def change_workloads(
     """
     key = request.headers.get("idempotency-key", "")
     phases = phases_of(data.phases)
-    return await change_many(services, data, phases, actor_of(request), key)
+    return await change_many(services, data, phases, seeing(request), key)
 
 
 HANDLERS = [change_workloads]

@@ -6,7 +6,7 @@ from stellwerk.server.models import Empty, ServerInfo
 from stellwerk.server.services import Given
 
 
-@get("/server", tags=["server"], summary="The server", opt={"open_to_group": True})
+@get("/server", tags=["server"], summary="The server")
 async def server_info(services: Given) -> ServerInfo:
     """Who answers here, since when, and how much it looks after."""
     identity, status = services.identity, services.engine.status()

@@ -5,7 +5,7 @@ anything for a minute is let go with a comment; with `Last-Event-ID` it comes ba
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -17,7 +17,12 @@ from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.server.feed import Told
 from stellwerk.server.models import Events, EventView
-from stellwerk.server.services import Given, Services
+from stellwerk.server.seeing import Seeing, seeing, whose
+from stellwerk.server.services import PROJECT, Given, Services
+from stellwerk.store.journal import subject
+
+Mine = Callable[[str], bool]
+"""Whether a caller is told the records about a workload."""
 
 KEEP_ALIVE_S = 15.0
 TOO_SLOW_S = 60.0
@@ -28,7 +33,7 @@ Follow = Annotated[bool, QueryParameter(description="Stream on as server-sent ev
 About = Annotated[str, QueryParameter(description="Only records about this workload (name or id).")]
 
 
-@get("/events", tags=["events"], summary="Events", opt={"open_to_group": True})
+@get("/events", tags=["events"], summary="Events")
 async def list_events(
     request: Request[Any, Any, Any],
     services: Given,
@@ -39,22 +44,40 @@ async def list_events(
 ) -> Response[Events] | Stream:
     """Records in order, with `follow` as server-sent events (`id` is the sequence number)."""
     about = (await services.find(workload)).id if workload else ""
+    mine = _told_to(seeing(request), services)
     accepts = request.headers.get("accept", "")
     if follow or accepts.startswith("text/event-stream"):
         start = _resumed(request, after)
         return Stream(
-            _stream(services, start, about),
+            _stream(services, start, about, mine),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store"},
         )
-    page = await asyncio.to_thread(_page, services, after, limit, about)
+    page = await asyncio.to_thread(_page, services, after, limit, about, mine)
     return Response(page)
 
 
-def _page(services: Services, after: int, limit: int, workload: str) -> Events:
+def _told_to(eyes: Seeing, services: Services) -> Mine:
+    """Which workloads' records a caller is told: a submission says what is run."""
+    if eyes.sees_all:
+        return lambda _workload: True
+
+    def owner_of(workload: str) -> str:
+        row = services.store.workload(workload, PROJECT)
+        return row.workload.owner if row is not None else ""
+
+    owner = whose(owner_of)
+    return lambda workload: not workload or eyes.how(owner(workload)) == "all"
+
+
+def _page(services: Services, after: int, limit: int, workload: str, mine: Mine) -> Events:
     seq = services.store.seq()
     records = services.store.records_page(after, limit, WorkloadId(workload) if workload else None)
-    items = [msgspec.convert(msgspec.to_builtins(record), EventView) for record in records]
+    items = [
+        msgspec.convert(msgspec.to_builtins(record), EventView)
+        for record in records
+        if mine(subject(record.event) or "")
+    ]
     return Events(items=items, seq=seq, next=records[-1].seq if records else after)
 
 
@@ -69,7 +92,9 @@ def _resumed(request: Request[Any, Any, Any], after: int) -> int:
     return int(last)
 
 
-async def _stream(services: Services, after: int, workload: str) -> AsyncIterator[bytes]:
+async def _stream(
+    services: Services, after: int, workload: str, mine: Mine
+) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     yield b": stellwerk\nretry: 1000\n\n"
     with services.feed.follow() as grown:
@@ -83,7 +108,8 @@ async def _stream(services: Services, after: int, workload: str) -> AsyncIterato
                     yield b": still here\n\n"
                 continue
             after = page[-1].seq
-            text = b"".join(_event(one) for one in page if workload in {"", one.workload})
+            asked = (one for one in page if workload in {"", one.workload})
+            text = b"".join(_event(one) for one in asked if mine(one.workload))
             if not text:
                 continue
             offered = loop.time()

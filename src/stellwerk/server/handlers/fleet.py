@@ -15,7 +15,7 @@ from stellwerk.server.handlers.workloads import EFFECT_S, AnyRequest, actor_of
 from stellwerk.server.services import Given, Services
 
 
-@get("/clusters", tags=["fleet"], summary="All clusters", opt={"open_to_group": True})
+@get("/clusters", tags=["fleet"], summary="All clusters")
 async def list_clusters(services: Given) -> Clusters:
     """Each cluster with its nodes and devices, what our runs hold of them, and how old that is."""
     seen_ms = dict(services.engine.status().facts_ms)
@@ -27,7 +27,7 @@ async def list_clusters(services: Given) -> Clusters:
     return await asyncio.to_thread(ask)
 
 
-@get("/clusters/{name:str}", tags=["fleet"], summary="One cluster", opt={"open_to_group": True})
+@get("/clusters/{name:str}", tags=["fleet"], summary="One cluster")
 async def show_cluster(name: FromPath[str], services: Given) -> ClusterPage:
     """All that is known of a cluster: each fact with who said it and how old that is, and where
     they contradict each other.

@@ -10,6 +10,7 @@ from stellwerk.core.model.workload import Workload
 from stellwerk.server.handlers.workloads import LIST_SETTLE_S
 from stellwerk.server.models import ForecastView
 from stellwerk.server.outlook import ASKED, GivenOutlook, first_in_line, forecast_view
+from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given
 
 WorkloadOf = Annotated[
@@ -33,9 +34,9 @@ class Forecasts(msgspec.Struct, frozen=True):
     seq: int
 
 
-@get("/forecast", tags=["workloads"], summary="Forecast", opt={"open_to_group": True})
+@get("/forecast", tags=["workloads"], summary="Forecast")
 async def forecast_starts(
-    services: Given, outlook: GivenOutlook, workload: WorkloadOf = None
+    request: AnyRequest, services: Given, outlook: GivenOutlook, workload: WorkloadOf = None
 ) -> Forecasts:
     """When waiting workloads could start: the same decisions, played forward with the lengths of
     earlier runs and time limits. For people; nothing decides by it. It may be some seconds old.
@@ -47,7 +48,9 @@ async def forecast_starts(
         found: list[Workload] = [row.workload for row in rows if row is not None]
     else:
         found = [await services.find(ref) for ref in workload[:ASKED]]
-    waiting = [one for one in found if one.phase == "Pending"]
+    eyes = seeing(request)
+    seen = [one for one in found if eyes.how(one.owner) != "nothing"]
+    waiting = [one for one in seen if one.phase == "Pending"]
     told = await outlook.of([one.id for one in waiting])
     items = [
         Expected(one.id, one.name, forecast_view(told[one.id]) if one.id in told else None)

@@ -55,7 +55,7 @@ async def apply(
     return await asyncio.to_thread(applying.answer, store, one, was, now, dry_run=False)
 
 
-@get("/placements", tags=["fleet"], summary="All placements", opt={"open_to_group": True})
+@get("/placements", tags=["fleet"], summary="All placements")
 async def list_placements(services: Given) -> models.PlacementRows:
     """Each placement with the clusters that it has chosen."""
     await services.settled(SETTLE_S)
@@ -66,7 +66,6 @@ async def list_placements(services: Given) -> models.PlacementRows:
     "/placements/{namespace:str}/{name:str}",
     tags=["fleet"],
     summary="One placement",
-    opt={"open_to_group": True},
 )
 async def show_placement(
     namespace: FromPath[str], name: FromPath[str], services: Given
@@ -102,7 +101,6 @@ async def delete_placement(
     tags=["fleet"],
     summary="Explain a placement",
     status_code=200,
-    opt={"open_to_group": True},
 )
 async def explain_placement(
     namespace: FromPath[str],
@@ -131,7 +129,6 @@ async def explain_placement(
     "/placements/{namespace:str}/{name:str}/history",
     tags=["fleet"],
     summary="Decisions of a placement",
-    opt={"open_to_group": True},
 )
 async def placement_history(
     namespace: FromPath[str], name: FromPath[str], services: Given, limit: LimitOf = 50
@@ -145,7 +142,6 @@ async def placement_history(
     "/placed/{decision:str}/replay",
     tags=["fleet"],
     summary="Replay a decision",
-    opt={"open_to_group": True},
 )
 async def replay(decision: FromPath[str], services: Given) -> models.Replayed:
     """Computes a decision about a placement again from what was stored of it."""
@@ -156,7 +152,6 @@ async def replay(decision: FromPath[str], services: Given) -> models.Replayed:
     "/placed/difference",
     tags=["fleet"],
     summary="Compare decisions",
-    opt={"open_to_group": True},
 )
 async def difference(first: FirstOf, second: SecondOf, services: Given) -> models.Difference:
     """Why one decision about a placement isn't another: inputs, verdicts and scores."""

@@ -3,9 +3,10 @@
 from litestar import post
 from litestar.params import JSONBody
 
-from stellwerk.server.handlers.workloads import ITEM_BYTES, AnyRequest, actor_of
+from stellwerk.server.handlers.workloads import ITEM_BYTES, caller_of
 from stellwerk.server.models import PlanAnswer, SubmitItem
 from stellwerk.server.outlook import GivenOutlook
+from stellwerk.server.seeing import AnyRequest
 from stellwerk.server.submit import GivenSubmits
 
 
@@ -19,7 +20,7 @@ async def plan_item(
     accepted is refused as a submission of it would be. A submission that carries the answer's `id`
     as `plan` is refused when the answer would be another by then.
     """
-    return await submits.plan(data, actor_of(request), outlook)
+    return await submits.plan(data, caller_of(request), outlook)
 
 
 HANDLERS = [plan_item]

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import Counter
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, cast, get_args
 
 import msgspec
-from litestar import Request, get, post
+from litestar import get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from stellwerk.core.model import commands as cmd
@@ -29,6 +29,9 @@ from stellwerk.server.models import (
     SubmittedMany,
     Until,
 )
+from stellwerk.server.people import Caller, refusal
+from stellwerk.server.policy import Refused, may_have_priority
+from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import PROJECT, Given, Services
 from stellwerk.server.submit import GivenSubmits
 from stellwerk.store import WorkloadFilter
@@ -40,7 +43,6 @@ EFFECT_S = 2.0
 """How long a command's answer waits for its effect, so that it can tell the phase after it."""
 
 PHASES: tuple[str, ...] = get_args(Phase)
-AnyRequest = Request[Any, Any, Any]
 
 All = Annotated[bool, QueryParameter(name="all", description="Ended ones too.")]
 PhaseOf = Annotated[
@@ -104,7 +106,7 @@ async def submit(
     never fit is refused with every problem at once. Labels say what to do with an unusual one.
     The key of an earlier submission gives that one again, if the task is the same.
     """
-    found = await submits.submit([data], actor_of(request))
+    found = await submits.submit([data], caller_of(request))
     phase = "Held" if data.held else "Pending"
     if found.repeated:
         phase = (await services.find(found.ids[0])).phase
@@ -131,7 +133,7 @@ async def submit_batch(
     data: JSONBody[Batch], request: AnyRequest, submits: GivenSubmits
 ) -> SubmittedMany:
     """Takes down up to 100,000 tasks in one transaction: all of them, or none."""
-    return await submits.submit(_items(data), actor_of(request))
+    return await submits.submit(_items(data), caller_of(request))
 
 
 def _items(batch: Batch) -> list[SubmitItem]:
@@ -145,8 +147,9 @@ def _items(batch: Batch) -> list[SubmitItem]:
     return [msgspec.structs.replace(item, key=f"{batch.key}#{n}") for n, item in enumerate(items)]
 
 
-@get("/workloads", tags=["workloads"], summary="List", opt={"open_to_group": True})
+@get("/workloads", tags=["workloads"], summary="List")
 async def list_workloads(
+    request: AnyRequest,
     services: Given,
     all_of: All = False,
     phase: PhaseOf = None,
@@ -162,12 +165,16 @@ async def list_workloads(
 ) -> Rows:
     """Workloads, newest first; without `all` only those that aren't over."""
     priority, _, order = after.rpartition(",")
+    eyes = seeing(request)
+    whose = eyes.owner_to_list(owner)
+    if whose is None:
+        return Rows([], services.store.seq(), None, 0 if total else None)
     wanted = WorkloadFilter(
         live=not all_of,
         phases=phases_of(phase or []),
         labels=_labels(label or []),
         name=name,
-        owner=owner,
+        owner=whose,
         queue=queue,
         sort=sort,
         limit=limit,
@@ -177,7 +184,7 @@ async def list_workloads(
     )
     await services.settled(LIST_SETTLE_S)
     view = services.engine.view()
-    return await asyncio.to_thread(services.pages.rows, wanted, count=total, view=view)
+    return eyes.rows(await asyncio.to_thread(services.pages.rows, wanted, count=total, view=view))
 
 
 def phases_of(given: list[str]) -> tuple[Phase, ...]:
@@ -208,18 +215,20 @@ def _labels(given: list[str]) -> dict[str, str]:
     return {key: value for key, _, value in (label.partition("=") for label in given)}
 
 
-@get("/workloads/{ref:str}", tags=["workloads"], summary="Show", opt={"open_to_group": True})
-async def show_workload(ref: FromPath[str], services: Given) -> Show:
+@get("/workloads/{ref:str}", tags=["workloads"], summary="Show")
+async def show_workload(ref: FromPath[str], request: AnyRequest, services: Given) -> Show:
     """Everything about one workload, by its name, its id, or the unique beginning of its id."""
     workload = await services.find(ref)
     folders, told = await services.folders(workload), await services.telemetry(workload)
     view = services.engine.view() if workload.phase == "Pending" else None
-    return await asyncio.to_thread(services.pages.show, workload, folders, told, view)
+    page = await asyncio.to_thread(services.pages.show, workload, folders, told, view)
+    return seeing(request).show(page)
 
 
-@get("/workloads/{ref:str}/wait", tags=["workloads"], summary="Wait", opt={"open_to_group": True})
+@get("/workloads/{ref:str}/wait", tags=["workloads"], summary="Wait")
 async def wait_for(
     ref: FromPath[str],
+    request: AnyRequest,
     services: Given,
     until: UntilOf = "ended",
     timeout_ms: TimeoutOf = 60_000,
@@ -236,7 +245,7 @@ async def wait_for(
             workload = await services.find(workload.id)
             left = deadline - loop.time()
             if _reached(workload, until) or left <= 0 or services.stopping.is_set():
-                return services.pages.row(workload)
+                return seeing(request).headline(services.pages.row(workload))
             try:
                 await asyncio.wait_for(changed.wait(), left)
             except TimeoutError:
@@ -300,6 +309,7 @@ async def set_priority(
     ref: FromPath[str], data: JSONBody[PriorityBody], request: AnyRequest, services: Given
 ) -> Changed:
     """Changes the priority of a workload that waits or is held."""
+    check_priority(request, data.priority)
     whole = ChangeMany("priority", names=[ref], priority=data.priority)
     if (changed := await _whole_array(services, request, whole)) is not None:
         return changed
@@ -347,7 +357,7 @@ async def _whole_array(
     if array is None:
         return None
     key = request.headers.get("idempotency-key", "")
-    found = await change_many(services, change, (), actor_of(request), key)
+    found = await change_many(services, change, (), seeing(request), key)
     return _changed_whole(array.id, array.name, found)
 
 
@@ -369,6 +379,20 @@ async def _order(
     await services.settled(EFFECT_S)  # it is durable; the effect comes when the engine gets to it
     workload = await services.find(workload.id)
     return Changed(workload.id, workload.name, workload.phase)
+
+
+def check_priority(request: AnyRequest, priority: int) -> None:
+    """Refuses a priority that whoever calls may not give."""
+    eyes = seeing(request)
+    verdict = may_have_priority(eyes.caller.actor, priority, eyes.people.policy)
+    if isinstance(verdict, Refused):
+        raise refusal(verdict)
+
+
+def caller_of(request: AnyRequest) -> Caller:
+    """Who calls, with as whom their work runs."""
+    caller: Caller = request.scope["state"]["caller"]
+    return caller
 
 
 def actor_of(request: AnyRequest) -> str:

@@ -3,13 +3,13 @@
 import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.agents.layout import Layout
 from stellwerk.drivers.agents.snapshots import BlobReader, Entry, refusal
-from stellwerk.drivers.ssh.hand import Hand
 from stellwerk.runtime.messages import PIECE
 
 NAMES_AT_ONCE = 2_000
@@ -17,6 +17,18 @@ SMALL_BYTES = 64 * 1024
 UNDER_WAY = 8
 """So many pieces may be on their way before the first has arrived."""
 TREE_S = 600.0
+
+
+class Hand(Protocol):
+    """As much of a hand as it takes to bring it something."""
+
+    closed: asyncio.Event
+
+    async def ask(
+        self, op: str, data: bytes = b"", timeout_s: float = ..., **fields: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        """Asks for something. Raises DriverError."""
+        ...
 
 
 async def lay_out(hand: Hand, layout: Layout, blobs: BlobReader) -> list[str]:

@@ -1,0 +1,37 @@
+"""Finds what a request is about, so that its owner is known before anything is done to it."""
+
+from collections.abc import Mapping
+
+from stellwerk.core.model.gates import ARRAY_LABEL
+from stellwerk.server.permissions import Rule
+from stellwerk.server.policy import SERVER, Thing
+from stellwerk.server.services import PROJECT, SETTLE_S, Services
+from stellwerk.store import WorkloadFilter
+
+
+async def thing_of(services: Services, rule: Rule, params: Mapping[str, object]) -> Thing:
+    """The workload, array or cluster that a path names; the server where it names nothing."""
+    if rule.kind == "workload":
+        return await _workload(services, str(params.get("ref", "")))
+    if rule.kind == "cluster":
+        name = str(params.get("name", ""))
+        return Thing("cluster", name, services.owner_of(name))
+    return SERVER
+
+
+async def _workload(services: Services, ref: str) -> Thing:
+    found = workload_thing(services, ref)
+    if found is None and await services.settled(SETTLE_S):
+        found = workload_thing(services, ref)
+    # What isn't there is nobody's: not even that is told where others' work isn't seen.
+    return found or Thing("workload", ref[:80])
+
+
+def workload_thing(services: Services, ref: str) -> Thing | None:
+    """A workload by its name or id, or an array, with its owner."""
+    row = services.store.workload(ref, PROJECT)
+    if row is not None:
+        return Thing("workload", row.workload.name, row.workload.owner)
+    wanted = WorkloadFilter(live=False, labels={ARRAY_LABEL: ref}, project=PROJECT, limit=1)
+    rows = services.store.workloads(wanted)
+    return Thing("workload", ref, rows[0].workload.owner) if rows else None
