@@ -9,6 +9,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.reasons import Reason
@@ -69,6 +70,7 @@ SENTENCES = [
     (ev.PlacementApplied(Placement("default", "gold")), ""),
     (ev.PlacementDeleted("default/gold"), ""),
     (ev.PlacementDecided("default/gold", NOT_YET), ""),
+    (ev.OwnPlacementDecided(ShapeId("s"), OwnDecided()), ""),
     (ev.QueueObjectApplied(QueueObject("Cohort", "lab")), ""),
     (ev.QueueObjectDeleted("Cohort", "lab"), ""),
 ]

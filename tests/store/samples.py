@@ -6,6 +6,7 @@ from pathlib import Path
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.commands import Cancel, Command, Submit
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId, digest
+from stellwerk.core.model.own import OwnDecided, OwnOption
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.queueing import Cohort
@@ -72,6 +73,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.PlacementApplied(Placement("lab", "gpus", count=2)),
     ev.PlacementDecided("lab/gpus", Decided("pd-1", ("lab",), (100,))),
     ev.PlacementDeleted("lab/gpus"),
+    ev.OwnPlacementDecided(ShapeId("s"), OwnDecided((OwnOption("lab"),))),
     ev.QueueObjectApplied(QueueObject("Cohort", "lab", manifest="{}", cohort=Cohort("lab"))),
     ev.QueueObjectDeleted("Cohort", "lab"),
 )

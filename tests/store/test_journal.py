@@ -54,6 +54,7 @@ def test_a_story_is_what_concerns_one_workload(tmp_path: Path) -> None:
             ev.PlacementApplied,
             ev.PlacementDecided,
             ev.PlacementDeleted,
+            ev.OwnPlacementDecided,
             ev.QueueObjectApplied,
             ev.QueueObjectDeleted,
         ]

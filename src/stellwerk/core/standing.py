@@ -7,9 +7,18 @@ from msgspec.structs import replace
 
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.ids import ShapeId
+from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.standing import Decided
 from stellwerk.core.state import State
+
+
+class OwnMade(Struct, frozen=True):
+    """A decision for all work of a shape that has wishes."""
+
+    shape: ShapeId
+    decided: OwnDecided
 
 
 class Answer(Struct, frozen=True):
@@ -69,4 +78,18 @@ def on_answers(state: State, answers: Iterable[Answer]) -> list[ev.Event]:
             continue
         if not standing.says(answer.decided):
             events.append(ev.PlacementDecided(answer.key, answer.decided))
+    return events
+
+
+def on_own_answers(state: State, answers: Iterable[OwnMade]) -> list[ev.Event]:
+    """Accepts decisions for work that has wishes. Where all of it is over meanwhile, or nothing new
+    is said, nothing follows.
+    """
+    events: list[ev.Event] = []
+    for answer in answers:
+        if answer.shape not in state.shapes:
+            continue
+        known = state.standing.own.get(answer.shape)
+        if known is None or known.matters != answer.decided.matters:
+            events.append(ev.OwnPlacementDecided(answer.shape, answer.decided))
     return events

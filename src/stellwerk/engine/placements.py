@@ -7,34 +7,38 @@ memory alone; what follows from them is journaled when a decision changes.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.inventory.live import FleetFacts, Inventory
 from stellwerk.core.inventory.merge import Source
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.fleet import Contradiction, Fleet
 from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.placement import Placement
-from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Declared, FactRow, Standing
-from stellwerk.core.standing import Answer
+from stellwerk.core.standing import Answer, OwnMade
 from stellwerk.core.state import State
 from stellwerk.engine.clock import Clock
 from stellwerk.engine.kept_facts import needed_parts
 from stellwerk.engine.own_work import Held, OwnWork
 from stellwerk.engine.scoring import ScoreKeeper
+from stellwerk.engine.standing_work import Seen, Work, read_facts, wished
 from stellwerk.store import Store, StoreError
 
 if TYPE_CHECKING:
     from stellwerk.engine.deciding import Decider, Made
+    from stellwerk.engine.own_placements import OwnDecider
+
+Deliver = Callable[["list[Made | OwnMade]"], None]
+"""Takes answers, for standing placements and for own ones, back onto the loop."""
 
 log = logging.getLogger("stellwerk.engine")
 
@@ -49,37 +53,18 @@ changes, it is looked at together.
 """
 
 
-class Seen(Struct, frozen=True):
-    """A cluster with a driver as the state has it."""
-
-    cluster: Cluster
-    taken: tuple[Allocation, ...]
-
-
-class Work(Struct, frozen=True):
-    """What changed since the worker was last given something."""
-
-    declared: tuple[Declared, ...] | None
-    seen: tuple[Seen, ...]
-    told: tuple[tuple[str, Source | None], ...]
-    own: Held
-    put: tuple[Standing, ...]
-    dropped: tuple[str, ...]
-    used: tuple[str, ...]
-    here: tuple[str, ...]
-    gone: tuple[str, ...] = ()
-
-
 class Placements:
     """The placements of one engine. ``deliver`` takes answers back onto the loop."""
 
-    def __init__(self, store: Store, clock: Clock, deliver: "Callable[[list[Made]], None]") -> None:
+    def __init__(self, store: Store, clock: Clock, deliver: "Deliver") -> None:
         self._store = store
         self._clock = clock
         self._deliver = deliver
         self._lock = threading.Lock()
         self._inventory = Inventory()
         self._decider: Decider | None = None
+        self._own_decider: OwnDecider | None = None
+        self._placements: dict[str, Placement] = {}
         self._read: dict[str, Declared] = {}
         self._asked = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -104,7 +89,8 @@ class Placements:
         self._state = state
         self._put = dict.fromkeys(state.standing.placements)
         self._declared_changed = bool(state.standing.declared)
-        self._is_active = bool(state.standing.placements or state.standing.declared)
+        standing = state.standing
+        self._is_active = bool(standing.placements or standing.declared or wished(state))
         self._dirty = dict.fromkeys(state.clusters)
         self._cluster_of = {run: name for name, runs in state.allocations.items() for run in runs}
         self._own_work.adopt(state)
@@ -146,6 +132,10 @@ class Placements:
             case ev.RunEnded():
                 self._dirty[self._cluster_of.pop(event.run)] = None
                 self._own_work.ended(event.run)
+            case ev.Submitted() if event.submit.shape.wishes is not None:
+                self._is_active = True
+            case ev.Requeued() if event.shape is not None and event.shape.wishes is not None:
+                return True
             case ev.Submitted() if event.submit.shape.placement:
                 return event.submit.shape.placement not in self._used
             case _:
@@ -196,7 +186,9 @@ class Placements:
                 await self._ask_for_scores()
             work, loop = self._work(), asyncio.get_running_loop()
 
-            def deliver(made: "list[Made]", loop: asyncio.AbstractEventLoop = loop) -> None:
+            def deliver(
+                made: "list[Made | OwnMade]", loop: asyncio.AbstractEventLoop = loop
+            ) -> None:
                 loop.call_soon_threadsafe(self._deliver, made)
 
             begun = loop.time()
@@ -219,8 +211,9 @@ class Placements:
     async def _ask_for_scores(self) -> None:
         """Asks the sources that are declared now, and waits a while for what they say first."""
         hashes = [one.facts for one in self._state.standing.declared.values()]
+        get = self._store.blobs.get
         try:
-            read = await asyncio.to_thread(lambda: [self._facts_of(one) for one in hashes])
+            read = await asyncio.to_thread(lambda: [read_facts(get(one)) for one in hashes])
         except StoreError as error:
             log.error("score sources can't be read now: %s", error)  # noqa: TRY400
             return
@@ -231,7 +224,6 @@ class Placements:
     def _work(self) -> Work:
         standing, clusters = self._state.standing, self._state.clusters
         names = [name for name in self._dirty if name in clusters]
-        gone = [name for name in self._dirty if name not in clusters]
         work = Work(
             declared=tuple(standing.declared.values()) if self._declared_changed else None,
             seen=tuple(
@@ -239,12 +231,14 @@ class Placements:
                 for name in names
             ),
             told=tuple(self._told.items()),
-            gone=tuple(gone),
+            gone=tuple(name for name in self._dirty if name not in clusters),
             own=self._own_work.changes(),
             put=tuple(standing.placements[k] for k in self._put if k in standing.placements),
             dropped=tuple(k for k in self._put if k not in standing.placements),
             used=tuple(self._used),
             here=tuple(clusters),
+            wished=wished(self._state),
+            known=dict(standing.own),
         )
         self._declared_changed = False
         self._dirty, self._told, self._put = {}, {}, {}
@@ -264,35 +258,41 @@ class Placements:
     def _begin_anew(self) -> None:
         """With the next change everything is looked at, as after a start."""
         with self._lock:
-            self._decider = None
+            self._decider = self._own_decider = None
         self._put.update(dict.fromkeys(self._state.standing.placements))
 
     # in the worker
 
-    def _decide(self, work: Work, deliver: "Callable[[list[Made]], None]") -> int:
+    def _decide(self, work: Work, deliver: Deliver) -> int:
         now_ms = self._clock.now_ms()
         with self._lock:
             self._take(work, now_ms)
-            if self._decider is None and not work.put:
-                return 0
-            if self._decider is None:
-                made = import_module("stellwerk.engine.deciding").Decider(self._inventory)
-                made.hold(self._own)
-                self._decider = made
-            decider: Decider = self._decider
-            decider.apply(work.put, work.dropped, work.here)
-            decider.hold(work.own)
-            chunk: list[Made] = []
-            for one in decider.answers(now_ms, work.used):
-                self._delivered += 1
-                chunk.append(one)
-                if len(chunk) == ANSWERS_AT_ONCE:
-                    deliver(chunk)
-                    chunk = []
-            if chunk:
+            made = self._answers(work, now_ms)
+            while chunk := list(islice(made, ANSWERS_AT_ONCE)):
+                self._delivered += len(chunk)
                 deliver(chunk)
-            due_ms = decider.requeue_at_ms()
+            times = [one.requeue_at_ms() for one in (self._decider, self._own_decider) if one]
+            due_ms = min((at_ms for at_ms in times if at_ms), default=0)
             return min(due_ms, now_ms + DAY_MS) if due_ms else 0
+
+    def _answers(self, work: Work, now_ms: int) -> "Iterator[Made | OwnMade]":
+        if self._decider is None and work.put:
+            self._decider = import_module("stellwerk.engine.deciding").Decider(self._inventory)
+            self._decider.hold(self._own)
+        if self._decider is not None:
+            self._decider.apply(work.put, work.dropped, work.here)
+            self._decider.hold(work.own)
+            yield from self._decider.answers(now_ms, work.used)
+        if self._own_decider is not None or work.wished:
+            own = self._for_wishes()
+            own.apply(work.wished, work.known, self._placements)
+            yield from own.answers(now_ms)
+
+    def _for_wishes(self) -> "OwnDecider":
+        if self._own_decider is None:
+            module = import_module("stellwerk.engine.own_placements")
+            self._own_decider = module.OwnDecider(self._inventory)
+        return self._own_decider
 
     def _take(self, work: Work, now_ms: int) -> None:
         if work.declared is not None:
@@ -304,10 +304,10 @@ class Placements:
         for key, source in work.told:
             self._inventory.say(f"told/{key}", source)
         self._own = {key: held for key, held in {**self._own, **work.own}.items() if held}
+        for key in work.dropped:
+            self._placements.pop(key, None)
+        self._placements.update((one.placement.key, one.placement) for one in work.put)
         self._inventory.refresh()
-
-    def _facts_of(self, blob: str) -> FleetFacts:
-        return read_facts(self._store.blobs.get(blob))
 
     def _declare(self, declared: Iterable[Declared]) -> None:
         """Reads the files that say something new."""
@@ -315,7 +315,7 @@ class Placements:
             before = self._read.get(one.name)
             if before is not None and before.facts == one.facts:
                 continue
-            read = self._facts_of(one.facts)
+            read = read_facts(self._store.blobs.get(one.facts))
             self._inventory.say_file(one.name, read.sources)
             self._read[one.name] = one
 
@@ -327,6 +327,12 @@ class Placements:
             self._look()
             return self._inventory.fleet(namespaces)
 
+    def wishes_of(self, shape: Shape) -> OwnDecided | None:
+        """What would be decided for work with wishes that nobody has submitted."""
+        with self._lock:
+            self._look()
+            return self._for_wishes().once(shape, self._placements, self._clock.now_ms())
+
     def own(self, key: str) -> tuple[Allocation, ...]:
         """What the work of a placement holds, as it was taken into the fleet."""
         with self._lock:
@@ -335,6 +341,8 @@ class Placements:
     def _look(self) -> None:
         """Where nothing stands the inventory isn't kept up to date, so it is asked for now."""
         if not self._is_active:
+            for name in [one for one in self._dirty if one not in self._state.clusters]:
+                self._inventory.say(f"probe/{name}", None)
             for cluster in list(self._state.clusters.values()):
                 self._inventory.probed(cluster, (), self._clock.now_ms())
         self._inventory.at(self._clock.now_ms())
@@ -385,8 +393,3 @@ class Placements:
             self._look()
             row = self._inventory.rows.get(name)
             return None if row is None else (row, self._inventory.contradictions.get(name, ()))
-
-
-def read_facts(data: bytes) -> FleetFacts:
-    """What was read of a fleet file."""
-    return msgspec.json.decode(data, type=FleetFacts)

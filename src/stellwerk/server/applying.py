@@ -18,7 +18,8 @@ from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.scoring import ScoreSource
 from stellwerk.core.model.standing import NOT_YET, Declared, Standing
 from stellwerk.core.standing import left_to_jobs
-from stellwerk.engine.placements import Placements, read_facts
+from stellwerk.engine.placements import Placements
+from stellwerk.engine.standing_work import read_facts
 from stellwerk.server import standing_models as models
 from stellwerk.server.placements import condition
 from stellwerk.store import Store

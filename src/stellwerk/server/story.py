@@ -84,6 +84,7 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             | ev.PlacementApplied()
             | ev.PlacementDeleted()
             | ev.PlacementDecided()
+            | ev.OwnPlacementDecided()
             | ev.QueueObjectApplied()
             | ev.QueueObjectDeleted()
         ):

@@ -35,7 +35,8 @@ EXAMPLES = {
         "resources: {labels: {stellwerk/launcher: processes}, "
         "any_of: [{accelerators: 'A100:2'}, {accelerators: 'A100:4'}]}\nrun: x"
     ),
-    "wishes": "resources: {labels: {stellwerk/objective: cost}}\nrun: x",
+    "wishes": "resources: {labels: {stellwerk/spread: zone}}\nrun: x",
+    "prewarm": "resources: {labels: {stellwerk/prewarm: 'yes'}}\nrun: x",
     "move-after": "resources: {labels: {stellwerk/move-after: 5m}}\nrun: x",
 }
 

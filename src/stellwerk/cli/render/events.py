@@ -110,6 +110,9 @@ def _of_no_workload(event: ev.Event) -> str:
             return "placement deleted"
         case ev.PlacementDecided():
             return f"chosen: {_some(event.decided.clusters)}"
+        case ev.OwnPlacementDecided():
+            clusters = tuple(dict.fromkeys(one.cluster for one in event.decided.ranked))
+            return f"work with wishes may start on: {_some(clusters)}"
         case ev.QueueObjectApplied():
             return f"{event.object.kind} applied"
         case ev.QueueObjectDeleted():

@@ -21,10 +21,10 @@ from stellwerk.core.describe.places import (
     names_login,
     targets,
 )
-from stellwerk.core.describe.task_wishes import WISHES
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.launch import has_one_count
 from stellwerk.core.model.task import Dag, GitWorkdir, ResourceRequest, Task
+from stellwerk.core.model.wishes import Wishes
 
 
 class _Line(NamedTuple):
@@ -50,6 +50,11 @@ def _has_image(task: Task) -> bool:
 def _any(test: Callable[[ResourceRequest], object]) -> Callable[[Task], bool]:
     return lambda task: any(test(request) for request in task.resources)
 
+
+OF_SERVICES = ("spread", "clusters", "standby")
+"""Wishes over how many clusters, and over which domains, something is put."""
+
+NO_WISHES = Wishes()
 
 TABLE: tuple[_Line, ...] = (
     _Line(
@@ -135,10 +140,21 @@ TABLE: tuple[_Line, ...] = (
         "add the label `stellwerk/processes-per-node: '2'` for all of them",
     ),
     _Line(
-        "wishes", "resources.labels", lambda task: task.wishes,
-        "limits, an objective or data of a fleet can be planned, but aren't kept by a run yet",
-        "remove the labels to run it; `stw plan --fleet FLEET.yaml` says where it would go",
-        lambda node: any(_labels(node, f"stellwerk/{name}") for name in WISHES),
+        "wishes", "resources.labels",
+        lambda task: task.service is None and any(_of_services(task)),
+        "a job goes to one cluster, so {what} can't be kept",
+        "remove what is meant for services",
+        lambda node: not node.get("service") and any(
+            _labels(node, f"stellwerk/{name}") for name in OF_SERVICES
+        ),
+        named=lambda task: " and ".join(f"`stellwerk/{name}`" for name in _of_services(task))
+        or "a wish of a service",
+    ),
+    _Line(
+        "prewarm", "resources.labels", lambda task: task.wishes and task.wishes.prewarm,
+        "nothing moves data while a job waits yet",
+        "remove `stellwerk/prewarm`; what a cluster lacks of its data, the job gets by itself",
+        lambda node: any(one.as_text() == "yes" for one in _labels(node, "stellwerk/prewarm")),
     ),
     _Line(
         "move-after", "resources.labels.stellwerk/move-after",
@@ -148,6 +164,13 @@ TABLE: tuple[_Line, ...] = (
         lambda node: _labels(node, "stellwerk/move-after"),
     ),
 )  # fmt: skip
+
+
+def _of_services(task: Task) -> Iterator[str]:
+    """The wishes of a task that only a service can have."""
+    wishes = task.wishes or NO_WISHES
+    asked = (bool(wishes.spread), wishes.clusters is not None, bool(wishes.standby))
+    return (name for name, there in zip(OF_SERVICES, asked, strict=True) if there)
 
 
 def _parts(node: Node, key: str) -> list[Node]:

@@ -11,6 +11,7 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.gates import Gate
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
+from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.reasons import Reason
@@ -242,6 +243,13 @@ class PlacementDecided(Struct, frozen=True, tag="placement-decided", omit_defaul
     decided: Decided
 
 
+class OwnPlacementDecided(Struct, frozen=True, tag="own-placement-decided"):
+    """Work of a shape with wishes may start elsewhere, or in another order, than before."""
+
+    shape: ShapeId
+    decided: OwnDecided
+
+
 class QueueObjectApplied(Struct, frozen=True, tag="queue-object-applied"):
     """An object of queueing is new, or another one than before."""
 
@@ -285,6 +293,7 @@ Event = (
     | PlacementApplied
     | PlacementDeleted
     | PlacementDecided
+    | OwnPlacementDecided
     | QueueObjectApplied
     | QueueObjectDeleted
 )

@@ -35,4 +35,42 @@ OF_STANDING = {
         "there is no placement {placement} any more",
         "apply it again with `stw placement apply`, or cancel and submit without the label",
     ),
+    "own_not_decided": Entry(
+        "turn",
+        "stellwerk",
+        "it is being decided which clusters meet what its task wishes",
+        "wait a moment; if it stays so, the server's log says what is wrong",
+    ),
+    "wish_unmet": Entry(
+        "blocked",
+        "you",
+        "{cluster} doesn't meet what the task wishes: {found} (wanted: {rule})"
+        "[, nor do {others} more]",
+        "[{change}; or ]change the labels `stellwerk/…` of the task, or what is declared of it",
+    ),
+    "wish_broken": Entry(
+        "blocked",
+        "you",
+        "what the task wishes makes no sense on this fleet: {problem}",
+        "[{help}; or ]cancel it, mend its labels `stellwerk/…`, and submit it again",
+    ),
+    "opens_later": Entry(
+        "turn",
+        "time",
+        "{cluster} may be used again from {opens} on",
+        "wait until then, or have a window of {cluster} opened earlier",
+    ),
+    "better_opens": Entry(
+        "turn",
+        "time",
+        "{cluster} is worse by its objective than {better}, which has room and opens at {opens}",
+        "wait until {opens}; submitted with `stellwerk/objective: start` it would take the first",
+    ),
+    "own_no_driver": Entry(
+        "unknown",
+        "cluster owner",
+        "{cluster} would meet what the task wishes, and no driver here reaches it"
+        "[, nor {others} more]",
+        "it is only declared; `stw clusters` lists those that can run work",
+    ),
 }

@@ -154,14 +154,6 @@ def _distance(one: CandidateRecord) -> tuple[int, int]:
 
 def _candidate(answer: Answer, one: Explained) -> CandidateRecord:
     option = answer.options[one.cluster]
-    rules = [rule for rule in one.failed if rule.filter != "Estimates"]
-    if option.failed:
-        # Their number isn't known only since another rule keeps it from being known.
-        rules = [rule for rule in rules if not _of_length(rule)]
-    rules = [*(_answerable(answer, rule) for rule in rules), *option.failed]
-    refusals = tuple(
-        Refusal(rule, sentence_of(rule), phrase_of(one.cluster, rule.change)) for rule in rules
-    )
     return CandidateRecord(
         cluster=one.cluster,
         verdict=one.verdict,
@@ -172,10 +164,23 @@ def _candidate(answer: Answer, one: Explained) -> CandidateRecord:
         margin=one.margin,
         scores=one.scores,
         figures=figures_of(option),
-        refusals=refusals,
+        refusals=refusals_of(answer, one),
         facts=_facts(answer, option),
         behind=_behind(answer, one),
         note=one.note,
+    )
+
+
+def refusals_of(answer: Answer, one: Explained) -> tuple[Refusal, ...]:
+    """Every rule that a cluster fails, of the policy and of what it would be given."""
+    option = answer.options[one.cluster]
+    rules = [rule for rule in one.failed if rule.filter != "Estimates"]
+    if option.failed:
+        # Their number isn't known only since another rule keeps it from being known.
+        rules = [rule for rule in rules if not _of_length(rule)]
+    rules = [*(_answerable(answer, rule) for rule in rules), *option.failed]
+    return tuple(
+        Refusal(rule, sentence_of(rule), phrase_of(one.cluster, rule.change)) for rule in rules
     )
 
 

@@ -78,6 +78,9 @@ def fold(state: State, record: ev.Record) -> None:
             fold_standing(state.standing, record.at_ms, record.actor, event)
         case ev.PlacementDeleted() | ev.PlacementDecided():
             fold_standing(state.standing, record.at_ms, record.actor, event)
+        case ev.OwnPlacementDecided():
+            if event.shape in state.shapes:
+                state.standing.decide_own(event.shape, event.decided)
         case ev.QueueObjectApplied() | ev.QueueObjectDeleted():
             fold_queueing(state.queueing, record.at_ms, record.actor, event)
         case ev.CommandRefused() | ev.ActionDropped():

@@ -24,6 +24,7 @@ from stellwerk.core.model.ids import (
     digest,
     workload_of,
 )
+from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.queue_object import KeptObject
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
@@ -80,6 +81,7 @@ class StateImage(Struct, frozen=True):
     arrays: dict[WorkloadId, Tally] = {}
     drains: dict[str, dict[str, Drain]] = {}
     queue_objects: list[KeptObject] = []
+    own: dict[ShapeId, OwnDecided] = {}
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -140,6 +142,7 @@ class State:
             arrays=dict(self.gates.tallies),
             drains={name: dict(nodes) for name, nodes in self.drains.items()},
             queue_objects=list(self.queueing.kept.values()),
+            own=dict(self.standing.own),
         )
 
     @classmethod
@@ -160,7 +163,7 @@ class State:
             state.enter(workload)
         for key, waits in image.waits.items():
             state.shapes[key].waits = waits
-        state.standing.take_over(image.declared, image.placements)
+        state.standing.take_over(image.declared, image.placements, image.own)
         state.queueing.take_over(image.queue_objects)
         return state
 
@@ -360,6 +363,7 @@ class State:
         queue.users -= 1
         if queue.users == 0:
             del self.shapes[shape]
+            self.standing.drop_own(shape)
 
 
 def _marked(node: Node, reason: Reason | None) -> Node:
