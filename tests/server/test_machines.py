@@ -52,7 +52,25 @@ def test_a_cluster_is_kept_once_its_host_is_trusted(stage: Stage, sshd: Sshd) ->
     twin = stage.post("/v1/ssh-clusters", {**wish, "name": "k018"}).json
     assert (twin["added"], twin["hosts"][0]["code"]) == (False, "ssh/same-machine")
     assert twin["hosts"][0]["message"].endswith("is the same machine as " + host + " of k017")
-    assert stage.ask("DELETE", "/v1/ssh-clusters/k017").status == 200
+    drained = stage.post("/v1/clusters/k017/drain", {}).json
+    (node,) = drained["nodes"]
+    assert (node["state"], "drained by " in node["note"]) == ("drained", True), drained
+    assert stage.post("/v1/clusters/k017/drain", {"nodes": ["pc9"]}).json["code"] == "find/node"
+    one = {"nodes": [node["name"]]}
+    whole = stage.post("/v1/clusters/k017/resume", one)
+    assert (whole.status, whole.json["code"]) == (409, "phase/drained-whole")
+    back = {"cluster": "k017", "node": node["name"], "state": "ready"}
+    assert stage.post("/v1/clusters/k017/resume", {}).json["nodes"] == [back]
+    assert stage.post("/v1/clusters/k017/resume", {}).json["nodes"] == []
+    folder = Path(added["hosts"][0]["folder"])
+    assert (folder / "runtime" / "agent.lock").exists()
+    removed = stage.ask("DELETE", "/v1/ssh-clusters/k017?purge=true")
+    (left,) = removed.json["hosts"]
+    assert (left["agent"], left["purged"], left["message"]) == ("ended", True, "")
+    assert not folder.exists()
+    assert "k017" not in [one["name"] for one in stage.get("/v1/clusters").json["items"]]
+    assert "cluster-removed" in stage.get("/v1/events").body.decode()
+    assert stage.get("/v1/ssh-clusters").json["items"] == []
     gone = stage.post("/v1/ssh-clusters/k017/probe")
     assert (gone.status, gone.json["code"]) == (404, "find/cluster")
 

@@ -69,9 +69,11 @@ TABLE: dict[str, Entry] = {
         "stellwerk.cli.commands.placement", "policies that choose clusters, and why", FLEET
     ),
     "cluster": Entry(
-        "stellwerk.cli.commands.cluster", "machines over SSH: add, look at, remove", FLEET
+        "stellwerk.cli.commands.cluster", "machines over SSH: add, remove; drain any cluster", FLEET
     ),
-    "resume": Entry("stellwerk.cli.commands.resume", "take quarantined nodes back into use", FLEET),
+    "resume": Entry(
+        "stellwerk.cli.commands.resume", "take drained or quarantined nodes back into use", FLEET
+    ),
     "gpu": Entry("stellwerk.cli.commands.gpu", "memory and runs of each GPU", FLEET),
     "server": Entry("stellwerk.cli.commands.server", "start, stop or look at the server", OWN),
     "doctor": Entry("stellwerk.cli.commands.doctor", "check that everything works", OWN),

@@ -6,10 +6,12 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from stellwerk.client.fleet import Resumed
 from stellwerk.client.parts import decode, part
 from stellwerk.client.requests import Requests
 
 LOOK_S = 120.0
+PURGE_S = 660.0
 Area = Literal["work", "outputs", "checkpoints"]
 
 
@@ -48,10 +50,44 @@ class SshClusters(Struct):
     items: list[SshCluster] = []
 
 
+class HostLeft(Struct):
+    """What became of a machine whose cluster was removed."""
+
+    host: str
+    agent: str = ""
+    purged: bool = False
+    message: str = ""
+
+
 class RemovedCluster(Struct):
     """The answer to removing one."""
 
     name: str
+    hosts: list[HostLeft] = []
+
+
+class NodeNow(Struct):
+    """A node as it is now."""
+
+    name: str
+    state: str = ""
+    note: str = ""
+
+
+class Drained(Struct):
+    """The nodes that get nothing new, and what still runs there."""
+
+    cluster: str
+    nodes: list[NodeNow] = []
+    runs: list[str] = []
+    until_ms: int = 0
+
+
+class ResumedCluster(Struct):
+    """The nodes that were taken back into use."""
+
+    cluster: str
+    nodes: list[Resumed] = []
 
 
 class FarFile(Struct):
@@ -103,9 +139,22 @@ class MachineCalls(Requests):
         target = f"/v1/ssh-clusters/{part(name)}/probe"
         return self._post(target, Looked, {}, timeout_s=LOOK_S)
 
-    def remove_ssh_cluster(self, name: str) -> RemovedCluster:
-        """Forgets a cluster on which nothing runs."""
-        return decode(self._send("DELETE", f"/v1/ssh-clusters/{part(name)}").body, RemovedCluster)
+    def remove_ssh_cluster(self, name: str, *, purge: bool = False) -> RemovedCluster:
+        """Forgets a cluster on which nothing runs, with ``purge`` all that lies there too."""
+        target = f"/v1/ssh-clusters/{part(name)}" + ("?purge=true" if purge else "")
+        return decode(self._send("DELETE", target, timeout_s=PURGE_S).body, RemovedCluster)
+
+    def drain_cluster(
+        self, name: str, nodes: Sequence[str] = (), *, now: bool = False, until_ms: int = 0
+    ) -> Drained:
+        """Lets nothing new start on a cluster of any kind, or on some of its nodes."""
+        body = {"nodes": list(nodes), "now": now, "until_ms": until_ms}
+        return self._order(f"/v1/clusters/{part(name)}/drain", Drained, body)
+
+    def resume_cluster(self, name: str, nodes: Sequence[str] = ()) -> ResumedCluster:
+        """Takes drained and quarantined nodes back into use."""
+        body = {"nodes": list(nodes)}
+        return self._order(f"/v1/clusters/{part(name)}/resume", ResumedCluster, body)
 
     def files(self, name: str, area: Area, path: str) -> FarFiles:
         """What lies at a path of a job's newest run."""

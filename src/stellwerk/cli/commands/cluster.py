@@ -1,9 +1,13 @@
-"""`stw cluster`: machines over SSH as places to run on: add them, look at them, remove them."""
+"""`stw cluster`: machines over SSH as places to run on: add them, look at them, remove them.
+
+`drain` and `resume` are for clusters of any kind.
+"""
 
 import sys
 
 import click
 
+from stellwerk.cli.commands import cluster_course
 from stellwerk.cli.errors import FAILED, StopError
 from stellwerk.cli.output import Output, list_options, narrate, one_options, write_list, write_one
 from stellwerk.cli.render.table import Column
@@ -28,7 +32,8 @@ def command(ctx: click.Context) -> None:
     """Machines over SSH as one cluster: a big server, or a room of PCs.
 
     They need sshd, a shell and Python 3.9; nothing is installed. Without a subcommand all are
-    listed; `stw clusters` shows what is free.
+    listed; `stw clusters` shows what is free. `drain` and `resume` work for any cluster, also for
+    this machine.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(ls)
@@ -107,12 +112,8 @@ def probe(name: str, output: Output) -> None:
         raise StopError(FAILED)
 
 
-@command.command("rm", epilog="Example: stw cluster rm k017")
-@click.argument("name")
-def rm(name: str) -> None:
-    """Remove a cluster on which nothing runs. What lies on its machines stays there."""
-    connect().remove_ssh_cluster(name)
-    narrate(f"removed {name}; what it kept lies in ~/.local/state/stellwerk on its machines")
+for _one in (cluster_course.drain, cluster_course.resume, cluster_course.rm):
+    command.add_command(_one)
 
 
 def _may_ask() -> bool:

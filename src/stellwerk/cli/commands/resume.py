@@ -1,17 +1,17 @@
-"""`stw resume`: takes quarantined nodes back into use."""
+"""`stw resume`: takes drained and quarantined nodes back into use, as `stw cluster resume` does."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
 from stellwerk.cli.completing import complete_nodes
-from stellwerk.cli.errors import NOT_FOUND, CommandError, StopError, exit_code_of, lines_of
+from stellwerk.cli.errors import StopError, exit_code_of, lines_of
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.session import connect
 from stellwerk.cli.terminal import Narrator
-from stellwerk.client.fleet import ClusterView, Resumed
+from stellwerk.client.fleet import Resumed
 from stellwerk.core.model.errors import StellwerkError
 
 COLUMNS: list[Column[Resumed]] = [
@@ -31,18 +31,36 @@ COLUMNS: list[Column[Resumed]] = [
 )
 @list_options
 def command(places: tuple[str, ...], output: Output) -> None:
-    """Take nodes back into use that were quarantined because everything failed on them.
+    """Take nodes back into use that were drained, or quarantined because everything failed there.
 
-    A cluster's name means all of its quarantined nodes. `stw clusters` says why they were.
+    A cluster's name means all of its nodes. `stw clusters` says who drained them, or why they were
+    quarantined. For one cluster `stw cluster resume` is the same.
     """
+    take_back(nodes_by_cluster(places), output)
+
+
+def nodes_by_cluster(places: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The nodes that are named of each cluster; none where all of it is meant."""
+    wanted: dict[str, dict[str, None]] = {}
+    whole: dict[str, None] = {}
+    for place in places:
+        cluster, mark, node = place.partition("/")
+        nodes = wanted.setdefault(cluster, {})
+        if mark:
+            nodes[node] = None
+        else:
+            whole[cluster] = None
+    return {name: () if name in whole else tuple(nodes) for name, nodes in wanted.items()}
+
+
+def take_back(wanted: Mapping[str, Sequence[str]], output: Output) -> None:
+    """Resumes nodes of clusters; one that is refused doesn't keep the others."""
     client = connect()
-    clusters = client.clusters() if any("/" not in place for place in places) else ()
-    wanted = dict.fromkeys(pair for place in places for pair in _nodes(place, clusters))
     resumed: list[Resumed] = []
     code = 0
-    for cluster, node in wanted:
+    for cluster, nodes in wanted.items():
         try:
-            resumed.append(client.resume_node(cluster, node))
+            resumed += client.resume_cluster(cluster, nodes).nodes
         except StellwerkError as error:
             code = code or exit_code_of(error)
             for line in lines_of(error):
@@ -50,21 +68,11 @@ def command(places: tuple[str, ...], output: Output) -> None:
     if output.for_people:
         for one in resumed:
             narrate(f"{one.cluster}/{one.node} is {one.state}")
-        narrate("next: stw clusters" if wanted else "no node there is quarantined")
+        if resumed:
+            narrate("next: stw clusters")
+        elif not code:
+            narrate("no node there is drained or quarantined")
     else:
         write_list(resumed, COLUMNS, output, name=lambda one: f"{one.cluster}/{one.node}")
     if code:
         raise StopError(code)
-
-
-def _nodes(place: str, clusters: Sequence[ClusterView]) -> list[tuple[str, str]]:
-    """The node that is named, or all quarantined ones of the cluster that is."""
-    cluster, mark, node = place.partition("/")
-    if mark:
-        return [(cluster, node)]
-    found = next((one for one in clusters if one.name == cluster), None)
-    if found is None:
-        known = ", ".join(one.name for one in clusters) or "none yet"
-        what = f"there is no cluster `{cluster}`"
-        raise CommandError("find/cluster", what, f"there is: {known}", exit_code=NOT_FOUND)
-    return [(cluster, one.name) for one in found.nodes if one.state == "quarantined"]
