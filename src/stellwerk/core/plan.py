@@ -8,23 +8,34 @@ small. What is kept leaves to others what it doesn't need.
 
 from heapq import heapify, heappop, heapreplace
 
-from stellwerk.core.model.actions import Action, Plan, StartRun, StopRun, TellWaiting
-from stellwerk.core.model.decisions import Decision, Inputs
-from stellwerk.core.model.ids import ShapeId
+from msgspec.structs import replace
+
+from stellwerk.core.model.actions import Action, ClaimRoom, Plan, StartRun, StopRun, TellWaiting
+from stellwerk.core.model.decisions import Candidate, Decision, Inputs
+from stellwerk.core.model.holding import Claim, Holding
+from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.candidates import answering, avoided, cannot, serves
-from stellwerk.core.place.decide import chosen, rank, reasons_of, waiting
+from stellwerk.core.place.decide import Chosen, chosen, rank, reasons_of, waiting
+from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Credit, Far, credit
 from stellwerk.core.place.limited import Limited, charged
+from stellwerk.core.place.preempting import is_free, promise
+from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, Why, quotas_of
 from stellwerk.core.place.rooms import Memory
+from stellwerk.core.queue.entries import QueueState
+from stellwerk.core.queue.quota import Door
+from stellwerk.core.queue.shares import Share
 from stellwerk.core.version import CORE_VERSION
-from stellwerk.core.view import Head, ShapeView, View
+from stellwerk.core.view import ClaimView, Head, ShapeView, View
 
 OVERTAKEN_MS = 10 * 60_000
 STARTS_PER_CYCLE = 256
 KEPT_AT_ONCE = 8
 """Workloads for which room is kept at a time: the first in the queue, others follow them."""
+
+_Turn = tuple[tuple[Share, ...], int, int]
 
 
 def plan(view: View, memory: Memory | None = None) -> Plan:
@@ -63,6 +74,8 @@ class _Cycle:
         memory.placements(view.placements)
         held = (one for part in view.clusters for _, one in part.allocations)
         self.bounded = Bounded(view.placements, self.rooms, Limited(view.limits, held), view.own)
+        self.quotas = quotas_of(view, memory, self.bounded)
+        self.claimed: dict[WorkloadId, None] = {}
         self.by_name = {room.cluster.name: room for room in self.rooms}
         self.versions = {part.cluster.name: part.version for part in view.clusters}
         self.facts = {part.cluster.name: part.facts for part in view.clusters}
@@ -72,34 +85,141 @@ class _Cycle:
         self.decisions: list[Decision] = []
         self.starts = 0
         self.complete = False
+        self.again = False
+        self.promised: dict[ShapeId, tuple[str, ...]] = {}
 
     def start(self) -> None:
         """Goes through the queue in order; a shape that is blocked blocks all behind it."""
+        self._keep_promises()
         shapes = self.view.shapes
-        heads = [(_place(shape.heads[0]), i, 0) for i, shape in enumerate(shapes)]
+        heads = [(self._turn(shape, 0), i, 0) for i, shape in enumerate(shapes)]
         heapify(heads)
         more = False
         while heads and self.starts < STARTS_PER_CYCLE:
-            _, i, at = heads[0]
+            turn, i, at = heads[0]
             shape = shapes[i]
+            if turn[0] and (now := self._turn(shape, at)) != turn:
+                heapreplace(heads, (now, i, at))
+                continue
             starts = self._consider(shape.heads[at], shape)
             if starts and at + 1 < len(shape.heads):
-                heapreplace(heads, (_place(shape.heads[at + 1]), i, at + 1))
+                heapreplace(heads, (self._turn(shape, at + 1), i, at + 1))
             else:
                 more = more or (starts and at + 1 < shape.count)
                 heappop(heads)
-        self.complete = not heads and not more
+        self.complete = not heads and not more and not self.again
+
+    def _turn(self, shape: ShapeView, at: int) -> _Turn:
+        """Priority, then age; under fair sharing the shares of its queue come before."""
+        head = shape.heads[at]
+        shares = self.quotas.share(shape.shape) if self.quotas is not None else ()
+        return shares, -head.priority, head.order
 
     def _consider(self, head: Head, shape: ShapeView) -> bool:
         """Plans the start of a workload, or finds that it must wait."""
+        door = self.quotas.door(shape.shape) if self.quotas is not None else None
+        if self.quotas is not None and door is not None:
+            return self._consider_bound(self.quotas, door, head, shape)
         if not self._is_known_to_wait(shape.id) and self.bounded.fitting(shape.shape, shape.id):
             self._start(head, shape)
             return True
+        self._block(shape)
+        self._keep_room(head, shape, self.bounded)
+        return False
+
+    def _block(self, shape: ShapeView) -> None:
         self.blocked[shape.id] = None
         if not self._touched:
             self.memory.blocked[shape.id] = self.memory.generation
-        self._keep_room(head, shape)
+
+    def _consider_bound(self, quotas: Quotas, door: Door, head: Head, shape: ShapeView) -> bool:
+        """The same for one that quota binds; who was promised a place is handled already."""
+        queue = door.queue
+        if head.id in self.claimed:
+            self.blocked[shape.id] = None
+            return True
+        if queue is None or door.reason is not None:
+            self.blocked[shape.id] = None
+            return False
+        if queue.name in quotas.closed:
+            self.blocked[shape.id] = None
+            quotas.behind[shape.id] = quotas.closed[queue.name]
+            return False
+        if not self._is_known_to_wait(shape.id):
+            placed = quotas.place(queue, shape)
+            if placed is not None:
+                self._start_bound(quotas, queue, head, shape, placed)
+                return True
+            if self._promise(quotas, queue, head, shape):
+                return True
+        self._block(shape)
+        overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
+        if quotas.keep(queue, shape, overtaken=overtaken) and overtaken:
+            for labels in quotas.labels(queue, shape)[:1]:
+                self._keep_room(head, shape, quotas.by_flavor.bounded(labels))
+        if queue.spec.strategy == "StrictFIFO":
+            quotas.closed[queue.name] = head.name
         return False
+
+    def _start_bound(
+        self, quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView, placed: Placed
+    ) -> None:
+        found = placed.only(placed.bounded.candidates(shape.shape, shape.id))
+        ranked = rank(found)
+        found += quotas.not_of(placed)
+        said = quotas.said(queue, shape)
+        decided = chosen(found, ranked, self._inputs(shape.id), said)
+        option = placed.option(decided.allocation.alternative)
+        self._plan_start(head, shape, decided, option.holding(queue.name))
+        quotas.take(queue, option.holding(queue.name))
+
+    def _promise(self, quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView) -> bool:
+        """Stops others for a workload, if it then really starts."""
+        found = promise(quotas, queue, head, shape, self._inputs(shape.id))
+        if found is None:
+            return False
+        claim = ClaimRoom(
+            head.id, head.version, found.claim, found.stops, self.view.queueing_version
+        )
+        self.actions.append(claim)
+        for stop in found.stops:
+            quotas.quota.leave(stop.workload)
+        self._count(quotas, queue, head.name, found.claim)
+        self.claimed[head.id] = None
+        self.promised[shape.id] = tuple(quotas.quota.held[one.workload].name for one in found.stops)
+        self.blocked[shape.id] = None
+        return True
+
+    def _count(self, quotas: Quotas, queue: QueueState, name: str, claim: Claim) -> None:
+        """Counts a promise beside what those hold who are in its way."""
+        quotas.take(queue, claim.holding)
+        self.by_name[claim.allocation.cluster].keep(claim.allocation.nodes, name)
+
+    def _keep_promises(self) -> None:
+        """Starts who was promised a place that is free now; who can't have it waits as before."""
+        for one in self.view.claims:
+            quotas, claim, cluster = self.quotas, one.claim, one.claim.allocation.cluster
+            queue = quotas.open_queue(one.shape.shape, claim) if quotas is not None else None
+            room = self.by_name.get(cluster)
+            self.claimed[one.id] = None
+            if quotas is None or queue is None or room is None or one.broken:
+                self._take_back(one)
+            elif one.live:
+                self._count(quotas, queue, one.name, claim)
+                self.promised[one.shape.id] = one.live
+            elif quotas.quota.fits(queue, claim.holding.usage) and is_free(room, claim.allocation):
+                found = [Found(Candidate(cluster, claim.allocation.alternative, "fits"))]
+                said = quotas.said(queue, one.shape)
+                decided = chosen(found, [0], self._inputs(one.shape.id), said)
+                decided = replace(decided, allocation=claim.allocation)
+                self._plan_start(one.shape.heads[0], one.shape, decided, claim.holding)
+                quotas.take(queue, claim.holding)
+            else:
+                self._take_back(one)
+
+    def _take_back(self, one: ClaimView) -> None:
+        self.actions.append(ClaimRoom(one.id, one.version, None))
+        self.again = True
 
     def _is_known_to_wait(self, shape: ShapeId) -> bool:
         """Where no room has changed since it fitted nowhere, it still fits nowhere."""
@@ -107,11 +227,17 @@ class _Cycle:
 
     @property
     def _touched(self) -> bool:
-        return bool(self.starts or self.kept)
+        return bool(self.starts or self.kept or (self.quotas and self.quotas.counted))
 
     def _start(self, head: Head, shape: ShapeView) -> None:
         found = self.bounded.candidates(shape.shape, shape.id)
-        decided = chosen(found, rank(found), self._inputs(shape.id))
+        said = NOT_BOUND if self.quotas is not None else None
+        decided = chosen(found, rank(found), self._inputs(shape.id), said)
+        self._plan_start(head, shape, decided, None)
+
+    def _plan_start(
+        self, head: Head, shape: ShapeView, decided: Chosen, holding: Holding | None
+    ) -> None:
         allocation = charged(decided.allocation, shape.shape)
         cluster = allocation.cluster
         self.decisions.append(decided.decision)
@@ -122,6 +248,8 @@ class _Cycle:
                 self.versions[cluster],
                 allocation,
                 decided.decision.id,
+                holding,
+                self.view.queueing_version if holding is not None else 0,
             )
         )
         self.starts += 1
@@ -138,18 +266,18 @@ class _Cycle:
             seq=self.view.seq,
         )
 
-    def _keep_room(self, head: Head, shape: ShapeView) -> None:
+    def _keep_room(self, head: Head, shape: ShapeView, bounded: Bounded) -> None:
         """Keeps what a workload that was overtaken long enough needs, where it is nearest."""
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
-        if not overtaken or self.kept >= KEPT_AT_ONCE or self.bounded.limited.full(shape.shape):
+        if not overtaken or self.kept >= KEPT_AT_ONCE or bounded.limited.full(shape.shape):
             return
         nearest: tuple[Far, int, str, Credit] | None = None
-        rooms = self.bounded.allowed(shape.shape, shape.id)
+        rooms = bounded.allowed(shape.shape, shape.id)
         replicas, avoid = shape.shape.num_nodes, avoided(shape.shape, rooms)
         for index, alternative, room in answering(shape.shape, rooms):
             if cannot(room.cluster, alternative) or not serves(room.cluster, shape.shape.person):
                 continue
-            if not self.bounded.may(shape.shape, shape.id, room.cluster.name, index):
+            if not bounded.may(shape.shape, shape.id, room.cluster.name, index):
                 continue
             left, request = room.without(avoid), alternative.request
             can = left.whole.can((shape.id, index, bool(avoid)), request, replicas)
@@ -176,17 +304,26 @@ class _Cycle:
                 continue
             if waits is not None and self.memory.told.get(shape.id) == generation:
                 continue
-            found = self.bounded.candidates(shape.shape, shape.id)
-            reasons = reasons_of(found)
+            why = self._why(shape)
+            reasons = why.reasons
             if waits is None or _kind(waits.reasons) != _kind(reasons):
-                rooms = self.bounded.allowed(shape.shape, shape.id)
-                decision = waiting(shape.shape, found, rooms, reasons, self._inputs(shape.id))
+                rooms, inputs = self.bounded.allowed(shape.shape, shape.id), self._inputs(shape.id)
+                decision = waiting(shape.shape, why.found(), rooms, reasons, inputs, why.said())
                 self.decisions.append(decision)
                 told.append(TellWaiting(shape.id, decision.id, reasons))
             elif generation >= 0:
                 self.memory.told[shape.id] = generation
         self.memory.forget_all_but(len(self.view.shapes))
         return told
+
+    def _why(self, shape: ShapeView) -> Why:
+        """Why a shape waits, as it is at the end of the cycle."""
+        door = self.quotas.door(shape.shape) if self.quotas is not None else None
+        if self.quotas is not None and door is not None:
+            return self.quotas.why(door, shape, self.promised.get(shape.id, ()))
+        found = self.bounded.candidates(shape.shape, shape.id)
+        said = NOT_BOUND if self.quotas is not None else None
+        return Why(reasons_of(found), lambda: found, lambda: said)
 
     def wake_at_ms(self) -> int:
         """When time alone could change the plan: a back-off ends, a head was overtaken enough."""
@@ -196,11 +333,10 @@ class _Cycle:
                 due = shape.heads[0].queued_ms + OVERTAKEN_MS
                 if due > self.view.now_ms:
                     times.append(due)
+                at, due = self.memory.recheck.get(shape.id, (-1, 0))
+                if at == self.memory.generation:
+                    times.append(due)
         return min(times, default=0)
-
-
-def _place(head: Head) -> tuple[int, int]:
-    return (-head.priority, head.order)
 
 
 def _kind(reasons: tuple[Reason, ...]) -> tuple[tuple[str, str, str], ...]:

@@ -69,6 +69,11 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             return _run_sentence(event)
         case ev.CommandRefused():
             return f"{event.command} by {record.actor} refused: {_told(event.reason)}"
+        case ev.RoomClaimed():
+            if event.claim is None:
+                return "its claim can't be counted on any more"
+            place, runs = event.claim.allocation.cluster, len(event.claim.victims)
+            return f"gets room on {place} when {runs} run{'s' * (runs > 1)} in its way are over"
         case ev.ActionDropped():
             return f"planned {event.action} dropped: {_told(event.reason)}"
         case (

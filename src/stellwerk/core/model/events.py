@@ -10,6 +10,7 @@ from msgspec import Struct
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.gates import Gate
+from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.placement import Placement
@@ -76,14 +77,28 @@ class PriorityChanged(Struct, frozen=True, tag="priority-changed"):
     priority: int
 
 
-class RunPlanned(Struct, frozen=True, tag="run-planned"):
-    """A run was decided; it is started after this fact is durable, at most once per generation."""
+class RunPlanned(Struct, frozen=True, tag="run-planned", omit_defaults=True):
+    """A run was decided; it is started after this fact is durable, at most once per generation.
+
+    ``holding`` is the quota that it has until it is over (None: no queue binds it).
+    """
 
     workload: WorkloadId
     run: RunId
     generation: int
     allocation: Allocation
     decision: DecisionId
+    holding: Holding | None = None
+
+
+class RoomClaimed(Struct, frozen=True, tag="room-claimed", omit_defaults=True):
+    """A waiting workload gets a place and quota when some runs, which have notice, are over.
+
+    ``claim`` None: it isn't counted on any more, and the workload waits as before.
+    """
+
+    id: WorkloadId
+    claim: Claim | None = None
 
 
 class RunProgressed(Struct, frozen=True, tag="run-progressed", omit_defaults=True):
@@ -274,6 +289,7 @@ Event = (
     | GateChanged
     | PriorityChanged
     | RunPlanned
+    | RoomClaimed
     | RunProgressed
     | NoticeGiven
     | NoticeWithdrawn

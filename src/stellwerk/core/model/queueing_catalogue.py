@@ -77,6 +77,18 @@ OF_QUEUES = {
         "no cluster or node has the labels of the flavor {flavor}: {note}",
         "give a cluster these labels, or have {queue} use another flavor",
     ),
+    "queue_not_of_flavor": Entry(
+        "blocked",
+        "cluster owner",
+        "{cluster} has not the labels of {flavor}",
+        "nothing to do; another flavor of its queue may have it",
+    ),
+    "queue_drained": Entry(
+        "held",
+        "queue owner",
+        "{queue} gives up all that runs in it",
+        "wait until its `stopPolicy` is None again",
+    ),
     "queue_preempted": Entry(
         "turn",
         "time",

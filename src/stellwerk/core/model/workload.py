@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from stellwerk.core.model.gates import After, ArrayPart, Gate
+from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation
@@ -84,7 +85,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     """One attempt of a workload on a cluster. ``generation`` fences it against older orders.
 
     ``grace_ms`` is what a run that was given notice has from ``notice_ms`` on, and
-    ``notice_reason`` says more than ``notice`` about why.
+    ``notice_reason`` says more than ``notice`` about why. ``holding`` is its part of quota.
     """
 
     id: RunId
@@ -104,6 +105,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     ended_ms: int = 0
     reason: Reason | None = None
     reachable: bool = True
+    holding: Holding | None = None
 
 
 class Workload(Struct, frozen=True, omit_defaults=True):
@@ -112,7 +114,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     ``version`` counts changes, so that an action planned on an older state is seen to be stale.
     ``order`` is the sequence number of its submission and breaks ties in the queue. ``resumes``
     names the workload with whose checkpoints it starts ("" = with none). ``gate`` is what keeps it
-    from its turn: those named in ``after``, or others of its ``array``.
+    from its turn: those named in ``after``, or others of its ``array``. ``claim`` is what it was
+    promised while those who are in its way are stopped.
     """
 
     id: WorkloadId
@@ -146,6 +149,7 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     gate: Gate = ""
     after: tuple[After, ...] = ()
     array: ArrayPart | None = None
+    claim: Claim | None = None
 
     @property
     def live_run(self) -> Run | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.decisions import Candidate, Verdict
 from stellwerk.core.model.ids import ShapeId
-from stellwerk.core.model.own import OwnDecided, OwnRefusal
+from stellwerk.core.model.own import OwnDecided, OwnOption, OwnRefusal
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.standing import Decided
@@ -42,6 +42,7 @@ class Bounded:
         self.limited = limited or Limited()
         self._own = own or {}
         self._allowed: dict[str, list[ClusterRoom]] = {}
+        self._known_ranks: dict[ShapeId, dict[tuple[str, int], tuple[int, OwnOption]]] = {}
 
     def allowed(self, shape: Shape, id: ShapeId) -> list[ClusterRoom]:
         """The rooms of the clusters that are chosen for a shape; all where nothing bounds it."""
@@ -107,10 +108,15 @@ class Bounded:
             self._allowed[placement] = found
         return found
 
-    def _ranks(self, id: ShapeId) -> dict[tuple[str, int], int]:
-        decided = self._own.get(id)
-        options = decided.ranked if decided is not None else ()
-        return {(one.cluster, one.alternative): rank for rank, one in enumerate(options)}
+    def _ranks(self, id: ShapeId) -> dict[tuple[str, int], tuple[int, OwnOption]]:
+        """What may be put where for the wishes of a shape, each with its place in the order."""
+        known = self._known_ranks.get(id)
+        if known is None:
+            decided = self._own.get(id)
+            options = decided.ranked if decided is not None else ()
+            known = {(one.cluster, one.alternative): (n, one) for n, one in enumerate(options)}
+            self._known_ranks[id] = known
+        return known
 
     def _own_candidates(self, shape: Shape, id: ShapeId) -> list[Found]:
         """As `candidates`, for work with wishes."""
@@ -136,7 +142,7 @@ class Bounded:
         for one in candidates(shape, id, rooms):
             pair = _pair(one.candidate)
             if pair in ranks:
-                found.append(_own_ranked(one, ranks[pair]))
+                found.append(_own_ranked(one, *ranks[pair]))
             elif pair in refusals:
                 found.append(_own_refused(one, refusals[pair]))
             elif pair[0] in here and one.candidate.verdict in {"fits", "later"}:
@@ -155,14 +161,16 @@ def _pair(one: Candidate) -> tuple[str, int]:
     return one.cluster, one.alternative
 
 
-def _own_ranked(found: Found, rank: int) -> Found:
+def _own_ranked(found: Found, rank: int, option: OwnOption) -> Found:
     """What fits, with its place in the order of its own placement: that counts for everything."""
     one = found.candidate
+    figures = option.figures
     if one.verdict != "fits":
-        return found
+        return replace(found, candidate=replace(one, figures=figures))
     scores = {name: value for name, value in one.scores.items() if name != "preference"}
     scores["wishes"] = -RANK_STEP * rank
-    return replace(found, candidate=replace(one, scores=scores, total=sum(scores.values())))
+    told = replace(one, scores=scores, total=sum(scores.values()), figures=figures)
+    return replace(found, candidate=told)
 
 
 def _own_refused(found: Found, refusal: OwnRefusal) -> Found:

@@ -14,6 +14,8 @@ from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Ever, ever
 from stellwerk.core.place.room import Room, capacity
+from stellwerk.core.queue.options import Labels
+from stellwerk.core.queue.quota import Quota
 from stellwerk.core.view import ClusterView
 
 Key = tuple[ShapeId, int, bool]
@@ -21,22 +23,30 @@ Key = tuple[ShapeId, int, bool]
 
 
 class Verdicts:
-    """What was found on a room so far: whether something fits, and in full why or why not."""
+    """What was found on a room so far: whether something fits, and in full why or why not.
 
-    __slots__ = ("fitting", "full")
+    ``parts`` are the same room on those nodes alone that carry some labels.
+    """
+
+    __slots__ = ("fitting", "full", "parts")
 
     def __init__(self) -> None:
+        self.parts: dict[Labels, ClusterRoom] = {}
         self.fitting: dict[Key, Found | None] = {}
         self.full: dict[Key, Found] = {}
 
 
 class Whole:
-    """A cluster's capacity, and what of each request it could ever hold."""
+    """A cluster's capacity, and what of each request it could ever hold.
 
-    __slots__ = ("_known", "room")
+    ``lacking`` names the nodes that don't carry some labels, as far as somebody asked.
+    """
+
+    __slots__ = ("_known", "lacking", "room")
 
     def __init__(self, room: Room) -> None:
         self.room = room
+        self.lacking: dict[Labels, tuple[str, ...]] = {}
         self._known: dict[Key, Ever] = {}
 
     def __len__(self) -> int:
@@ -124,6 +134,9 @@ class Memory:
 
     ``generation`` counts the changes of any room. ``blocked`` says of a shape in which generation
     it was found that it fits nowhere, ``told`` in which nothing new was to be told of it.
+    ``quota`` is the tree with its usage. ``short`` says of a shape in which state of its tree, and
+    with which head, nobody could be stopped for it, ``recheck`` in which generation that was so
+    because some are spared, and until when.
     """
 
     def __init__(self) -> None:
@@ -132,6 +145,10 @@ class Memory:
         self.told: dict[ShapeId, int] = {}
         self._clusters: dict[str, _Remembered] = {}
         self._placements: object = None
+        self.quota: Quota | None = None
+        self.quota_version = -1
+        self.short: dict[ShapeId, tuple[int, int]] = {}
+        self.recheck: dict[ShapeId, tuple[int, int]] = {}
 
     def placements(self, decided: object) -> None:
         """Takes the decisions about placements: with others, verdicts on whole shapes are void."""
@@ -164,3 +181,7 @@ class Memory:
                 one.whole.forget()
         if len(self.blocked) + len(self.told) > most:
             self.blocked, self.told = {}, {}
+        if len(self.short) > most:
+            self.short = {}
+        if len(self.recheck) > most:
+            self.recheck = {}

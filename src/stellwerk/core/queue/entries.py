@@ -79,11 +79,15 @@ def _label_keys(group: ResourceGroup, flavors: Mapping[str, ResourceFlavor]) -> 
 
 
 class Holder:
-    """A workload that holds quota, with what it uses and where its pods are."""
+    """A workload that holds quota, with what it uses and where its pods are.
+
+    ``spared`` = it may not be evicted now, whatever the rules; ``lost`` is what evicting it would
+    throw away, to choose by among equals. Both are for live work alone.
+    """
 
     __slots__ = (
-        "evicted", "key", "places", "priority", "queue", "queued_ms", "reserved_ms", "uid", "usage",
-        "workload",
+        "evicted", "key", "lost", "places", "priority", "queue", "queued_ms", "reserved_ms",
+        "spared", "uid", "usage", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +107,8 @@ class Holder:
         self.uid = workload.uid or workload.key
         self.evicted = workload.evicted
         self.reserved_ms = workload.admission.reserved_ms if workload.admission else 0
+        self.spared = False
+        self.lost = 0
 
     def uses(self, pairs: Iterable[Pair]) -> bool:
         """Whether it uses any of the pairs."""
@@ -218,15 +224,21 @@ class World(NamedTuple):
     queues: Mapping[str, QueueState]
     past_use: Mapping[str, float]
     """Past use by local queue (namespace/name), decayed and weighed; empty where it isn't kept."""
+    gone: dict[str, Holder] | None = None
+    """The holders that a trial acts as if they were gone, where somebody wants to know."""
 
     def drop(self, holder: Holder) -> None:
         """Acts as if a holder were gone."""
+        if self.gone is not None:
+            self.gone[holder.key] = holder
         holder.queue.node.remove(holder.usage)
         for place in holder.places:
             self.rooms[place.flavor].take(place, -1)
 
     def put(self, holder: Holder) -> None:
         """Puts back one that was dropped, or counts a new one."""
+        if self.gone is not None:
+            self.gone.pop(holder.key, None)
         holder.queue.node.add(holder.usage)
         for place in holder.places:
             self.rooms[place.flavor].take(place)

@@ -23,7 +23,10 @@ class Victim(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a workload wants room for; ``short`` are the pairs that somebody must leave."""
+    """What a workload wants room for; ``short`` are the pairs that somebody must leave.
+
+    ``also`` is what must hold besides quota, as that there is a place.
+    """
 
     world: World
     queue: QueueState
@@ -31,6 +34,7 @@ class Need(NamedTuple):
     usage: Mapping[Pair, int]
     short: Mapping[Pair, None]
     assigned: Assigned | None = None
+    also: Callable[[], bool] | None = None
 
     def fits(self, *, borrow: bool) -> bool:
         """Whether there is room now, with or without borrowing."""
@@ -40,20 +44,23 @@ class Need(NamedTuple):
                 return False
             if amount > max(0, node.available(pair)):
                 return False
-        if self.assigned is None or not self.world.rooms:
-            return True
-        return isinstance(places_of(self.world, self.assigned), list)
+        if self.assigned is not None and self.world.rooms:
+            return isinstance(places_of(self.world, self.assigned), list)
+        return self.also is None or self.also()
 
 
-def order_of(need: Need) -> Callable[[Holder], tuple[bool, bool, float, int, int, str]]:
+_Order = tuple[bool, bool, float, int, int, int, str]
+
+
+def order_of(need: Need) -> Callable[[Holder], _Order]:
     """The key of the order in which holders are evicted.
 
-    Those already on their way out, then other queues, lower priority, the latest admitted. Where
-    past use counts, those whose local queue has used most come before.
+    Those already on their way out, then other queues, lower priority, who loses least, the latest
+    admitted. Where past use counts, those whose local queue has used most come before.
     """
     past, own = need.world.past_use, need.queue
 
-    def key(one: Holder) -> tuple[bool, bool, float, int, int, str]:
+    def key(one: Holder) -> _Order:
         local = f"{one.workload.namespace}/{one.workload.local_queue}"
         used = past.get(local, 0.0) if past and one.queue.spec.usage_based else 0.0
         return (
@@ -61,6 +68,7 @@ def order_of(need: Need) -> Callable[[Holder], tuple[bool, bool, float, int, int
             one.queue is own,
             -used,
             one.priority,
+            one.lost,
             -one.reserved_ms,
             one.uid,
         )
@@ -70,6 +78,8 @@ def order_of(need: Need) -> Callable[[Holder], tuple[bool, bool, float, int, int
 
 def may_evict_own(need: Need, one: Holder) -> bool:
     """Whether the queue's own rule gives a holder of the same queue up."""
+    if one.spared:
+        return False
     wanted, queued_ms = need.workload.priority, need.workload.queued_ms or need.workload.created_ms
     match need.queue.spec.preemption.within:
         case "Never":
@@ -83,6 +93,8 @@ def may_evict_own(need: Need, one: Holder) -> bool:
 
 def may_reclaim(need: Need, one: Holder) -> bool:
     """Whether the queue's rule for its cohort gives a holder of another queue up."""
+    if one.spared:
+        return False
     match need.queue.spec.preemption.reclaim:
         case "Never":
             return False

@@ -3,6 +3,8 @@
 from sys import intern
 from typing import Literal, assert_never
 
+from msgspec.structs import replace
+
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
@@ -31,6 +33,7 @@ def fold(state: State, record: ev.Record) -> None:
             | ev.Released()
             | ev.GateChanged()
             | ev.PriorityChanged()
+            | ev.RoomClaimed()
         ):
             _fold_queue(state, record.at_ms, event)
         case (
@@ -90,7 +93,13 @@ def fold(state: State, record: ev.Record) -> None:
 
 
 QueueEvent = (
-    ev.Submitted | ev.Requeued | ev.Held | ev.Released | ev.GateChanged | ev.PriorityChanged
+    ev.Submitted
+    | ev.Requeued
+    | ev.Held
+    | ev.Released
+    | ev.GateChanged
+    | ev.PriorityChanged
+    | ev.RoomClaimed
 )
 
 
@@ -114,7 +123,7 @@ def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
                 retries=workload.retries + (1 if event.charged else 0),
             )
         case ev.Held():
-            changed = state.change(workload, phase="Held", reasons=(event.reason,))
+            changed = state.change(workload, phase="Held", reasons=(event.reason,), claim=None)
         case ev.Released():
             changed = state.change(
                 workload,
@@ -128,6 +137,9 @@ def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
             changed = state.change(workload, gate=event.gate, queued_ms=at_ms)
         case ev.PriorityChanged():
             changed = state.change(workload, priority=event.priority)
+        case ev.RoomClaimed():
+            claim = event.claim and replace(event.claim, since_ms=at_ms)
+            changed = state.change(workload, claim=claim)
         case _:
             assert_never(event)
     state.gates.keep_up(changed)
@@ -228,6 +240,7 @@ def _fold_planned(state: State, at_ms: int, event: ev.RunPlanned) -> None:
         allocation=event.allocation,
         decision=event.decision,
         planned_ms=at_ms,
+        holding=event.holding,
     )
     state.change(
         workload,
@@ -236,6 +249,7 @@ def _fold_planned(state: State, at_ms: int, event: ev.RunPlanned) -> None:
         decision=event.decision,
         reasons=(),
         not_before_ms=0,
+        claim=None,
     )
     state.running[workload.id] = run.id
     cluster = event.allocation.cluster

@@ -31,6 +31,7 @@ from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Declared, Standing
 from stellwerk.core.model.workload import Phase, Run, Workload
 from stellwerk.core.state.gates import Gates, told
+from stellwerk.core.state.quota import QuotaIndex
 from stellwerk.core.state.queueing import Queueing
 from stellwerk.core.state.standing import Policies
 
@@ -123,6 +124,7 @@ class State:
         self.touched: dict[WorkloadId, Workload] = {}
         self.standing = Policies()
         self.gates = Gates()
+        self.quota = QuotaIndex()
         self.queueing = Queueing()
 
     def image(self) -> StateImage:
@@ -253,6 +255,7 @@ class State:
         self.workloads[workload.id] = workload
         self.shapes[workload.shape].users += 1
         self.gates.enter(workload)
+        self.quota.keep_up(workload)
         if workload.phase == "Pending":
             self.enqueue(workload)
         run = workload.live_run
@@ -332,6 +335,7 @@ class State:
         changed = replace(workload, version=workload.version + 1, **changes)
         self.workloads[workload.id] = changed
         self.touched[workload.id] = changed
+        self.quota.keep_up(changed)
         return changed
 
     def change_run(self, run_id: RunId, then: Phase | None = None, **changes: object) -> Workload:
@@ -351,6 +355,7 @@ class State:
     def leave(self, workload: Workload) -> None:
         """Forgets a workload that is over."""
         del self.workloads[workload.id]
+        self.quota.leave(workload.id)
         self.delayed.pop(workload.id, None)
         self._used_no_more(workload.shape)
         for id, phase in self.gates.leave(workload):

@@ -1,0 +1,281 @@
+"""Quota and place in one step: which flavors a shape may have, and where on their nodes it fits.
+
+The working copy of one cycle. What is planned, promised or kept counts until the next one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from stellwerk.core.model.decisions import Candidate, QuotaSaid
+from stellwerk.core.model.holding import Claim, Holding
+from stellwerk.core.model.ids import ShapeId
+from stellwerk.core.model.queueing import Pair
+from stellwerk.core.model.reasons import Param, Reason
+from stellwerk.core.model.resources import Shape
+from stellwerk.core.place.bounded import Bounded
+from stellwerk.core.place.by_flavor import ByFlavor
+from stellwerk.core.place.decide import reasons_of
+from stellwerk.core.place.found import Found
+from stellwerk.core.place.rooms import Memory
+from stellwerk.core.queue.asked import requests_of
+from stellwerk.core.queue.entries import QueueState, Verdict
+from stellwerk.core.queue.options import Labels, Option, Rank
+from stellwerk.core.queue.quota import Door, Quota
+from stellwerk.core.queue.reasons import quota_reasons, told_of
+from stellwerk.core.queue.shares import Share
+from stellwerk.core.view import ShapeView, View
+
+NOT_BOUND = QuotaSaid()
+
+
+class Offer(NamedTuple):
+    """A choice of flavors for one alternative of a shape."""
+
+    alternative: int
+    option: Option
+
+
+class Placed(NamedTuple):
+    """Where a shape fits by quota and by room: the flavors' rooms, and the offers among them."""
+
+    bounded: Bounded
+    offers: tuple[Offer, ...]
+
+    def option(self, alternative: int) -> Option:
+        """The flavors of an alternative."""
+        return next(one.option for one in self.offers if one.alternative == alternative)
+
+    def only(self, found: Iterable[Found]) -> list[Found]:
+        """Those candidates that fit by quota too; what fits by room alone isn't one."""
+        asked = {one.alternative for one in self.offers}
+        return [
+            one
+            for one in found
+            if one.candidate.verdict != "fits" or one.candidate.alternative in asked
+        ]
+
+
+class Asked(NamedTuple):
+    """What quota says to a shape in one state of its tree."""
+
+    offers: tuple[Offer, ...]
+    verdicts: tuple[tuple[int, tuple[Verdict, ...]], ...]
+
+    @property
+    def fitting(self) -> list[Offer]:
+        """The offers that quota allows now."""
+        return [one for one in self.offers if one.option.fits]
+
+    @property
+    def all_verdicts(self) -> list[Verdict]:
+        """What was said to any alternative."""
+        return [one for _, said in self.verdicts for one in said]
+
+
+class Why(NamedTuple):
+    """Why a shape waits; candidates and what the queue said are made when they are asked for."""
+
+    reasons: tuple[Reason, ...]
+    found: Callable[[], list[Found]]
+    said: Callable[[], QuotaSaid | None]
+
+
+class Quotas:
+    """Quota in one cycle. ``counted`` says whether anything was counted in it."""
+
+    def __init__(self, view: View, quota: Quota, memory: Memory, bounded: Bounded) -> None:
+        self.view = view
+        self.quota = quota
+        self.memory = memory
+        self.bounded = bounded
+        self.by_flavor = ByFlavor(bounded)
+        self.counted = 0
+        self.closed: dict[str, str] = {}
+        self.behind: dict[ShapeId, str] = {}
+        self._kept: dict[str, None] = {}
+        self._asked: dict[ShapeId, tuple[int, Asked]] = {}
+
+    def door(self, shape: Shape) -> Door | None:
+        """Where a shape's work enters; None = no quota binds it."""
+        return self.quota.door(shape.queue)
+
+    def share(self, shape: Shape) -> tuple[Share, ...]:
+        """What comes before priority in the order of heads: nothing, or the shares of its queue."""
+        door = self.quota.door(shape.queue)
+        return () if door is None or door.queue is None else self.quota.share(door.queue)
+
+    def asked(self, queue: QueueState, shape: ShapeView) -> Asked:
+        """The offers for a shape now."""
+        state = self.quota.state_of(queue)
+        known = self._asked.get(shape.id)
+        if known is not None and known[0] == state:
+            return known[1]
+        offers: list[Offer] = []
+        verdicts = []
+        for index, alternative in enumerate(shape.shape.alternatives):
+            requests = requests_of(alternative.request)
+            options, said = self.quota.options(queue, requests, shape.shape.num_nodes)
+            offers += [Offer(index, one) for one in options]
+            verdicts.append((index, tuple(said)))
+        found = Asked(tuple(offers), tuple(verdicts))
+        self._asked[shape.id] = state, found
+        return found
+
+    def place(self, queue: QueueState, shape: ShapeView) -> Placed | None:
+        """The first flavors that quota allows and on whose nodes there is room now."""
+        ordered = shape.shape.ordered
+
+        def turn(one: Offer) -> tuple[int, Rank, Labels]:
+            return one.alternative if ordered else 0, one.option.rank, one.option.labels
+
+        fitting = sorted(self.asked(queue, shape).fitting, key=turn)
+        for (_, _, labels), group in groupby(fitting, key=turn):
+            placed = Placed(self.by_flavor.bounded(labels), tuple(group))
+            asked = {one.alternative for one in placed.offers}
+            found = placed.bounded.fitting(shape.shape, shape.id)
+            if any(one.candidate.alternative in asked for one in found):
+                return placed
+        return None
+
+    def take(self, queue: QueueState, holding: Holding) -> None:
+        """Counts a run that is planned, or a promise."""
+        self.quota.count(queue, holding.usage)
+        self.counted += 1
+
+    def said(self, queue: QueueState, shape: ShapeView) -> QuotaSaid:
+        """What the queue said, with every level, as it is stored with a decision."""
+        verdicts = self.asked(queue, shape).verdicts
+        flavors = [one for index, said in verdicts for one in told_of(queue, index, said)]
+        return QuotaSaid(queue.name, tuple(flavors))
+
+    def not_of(self, placed: Placed) -> list[Found]:
+        """The clusters that have none of the flavors that were given."""
+        names = {room.cluster.name for room in placed.bounded.rooms}
+        flavors = ", ".join(sorted(set(placed.offers[0].option.flavors.values())))
+        return [
+            Found(_not_asked(room.cluster.name, flavors))
+            for room in self.bounded.rooms
+            if room.cluster.name not in names
+        ]
+
+    def keep(self, queue: QueueState, shape: ShapeView, *, overtaken: bool) -> bool:
+        """Keeps what a blocked head waits for of its quota; whether its room may be kept too.
+
+        That is so for the first head of a queue that lets nobody pass, or that was passed for long.
+        """
+        strict = queue.spec.strategy == "StrictFIFO"
+        asked = self.asked(queue, shape)
+        has_quota = bool(asked.fitting)
+        if not (strict or overtaken) or queue.name in self._kept or not asked.offers:
+            return has_quota
+        self._kept[queue.name] = None
+        best = min(asked.offers, key=lambda one: (one.alternative, one.option.rank))
+        usage = dict(_kept(queue, best.option))
+        if usage:
+            self.quota.count(queue, usage)
+            self.counted += 1
+        return has_quota
+
+    def labels(self, queue: QueueState, shape: ShapeView) -> list[Labels]:
+        """The labels of the flavors that quota allows now, in the order of trying."""
+        fitting = self.asked(queue, shape).fitting
+        return list(dict.fromkeys(one.option.labels for one in fitting))
+
+    def open_queue(self, shape: Shape, claim: Claim) -> QueueState | None:
+        """The queue of a promise, if work may enter it still."""
+        door = self.door(shape)
+        if door is None or door.reason is not None or door.name != claim.holding.queue:
+            return None
+        return door.queue
+
+    def why(self, door: Door, shape: ShapeView, stopped: tuple[str, ...]) -> Why:
+        """Why a shape doesn't start, as it is now; ``stopped`` are those stopped for its head."""
+        queue = door.queue
+        if queue is None or door.reason is not None:
+            reasons = () if door.reason is None else (door.reason,)
+            return Why(reasons, list, lambda: QuotaSaid(door.name))
+        offers = self.asked(queue, shape).offers
+        fitting = self.asked(queue, shape).fitting
+
+        def said() -> QuotaSaid:
+            return self.said(queue, shape)
+
+        def every() -> list[Found]:
+            return self._candidates(list(offers), shape)
+
+        if shape.id in self.behind:
+            params: dict[str, Param] = {"name": self.behind[shape.id], "queue": queue.name}
+            return Why((Reason("queue_strict", params),), every, said)
+        if stopped:
+            params = {"name": stopped[0]}
+            if len(stopped) > 1:
+                params["others"] = len(stopped) - 1
+            return Why((Reason("queue_victims", params),), every, said)
+        if not fitting:
+            return Why(quota_reasons(queue, self.asked(queue, shape).all_verdicts), every, said)
+        found = self._candidates(fitting, shape)
+        reasons = reasons_of(found) or (Reason("queue_passed"),)
+        if not any(self.by_flavor.rooms(one.option.labels) for one in fitting):
+            reasons = (_no_cluster(queue, fitting[0].option),)
+        return Why(reasons, lambda: found, said)
+
+    def _candidates(self, offers: list[Offer], shape: ShapeView) -> list[Found]:
+        """Every cluster that carries the labels of an offer, each once for an alternative."""
+        found: dict[tuple[str, int], Found] = {}
+        for labels in dict.fromkeys(one.option.labels for one in offers):
+            asked = {one.alternative for one in offers if one.option.labels == labels}
+            bounded = self.by_flavor.bounded(labels)
+            if not bounded.rooms:
+                continue
+            for one in bounded.candidates(shape.shape, shape.id):
+                if one.candidate.alternative in asked and one.candidate.verdict != "fits":
+                    found.setdefault((one.candidate.cluster, one.candidate.alternative), one)
+        return list(found.values())
+
+
+def quotas_of(view: View, memory: Memory, bounded: Bounded) -> Quotas | None:
+    """The quota of a view's queues; None where there are none."""
+    objects = view.queueing
+    if objects is None:
+        if memory.quota is not None:
+            memory.quota = None
+            memory.generation += 1
+        return None
+    if memory.quota is None or memory.quota.objects is not objects:
+        memory.quota = Quota(objects)
+        memory.short.clear()
+        memory.generation += 1
+    changed = memory.quota.begin(view.held)
+    due = any(at == memory.generation and ms <= view.now_ms for at, ms in memory.recheck.values())
+    if changed or due:
+        memory.generation += 1
+    return Quotas(view, memory.quota, memory, bounded)
+
+
+def _not_asked(cluster: str, flavors: str) -> Candidate:
+    reason = Reason("queue_not_of_flavor", {"cluster": cluster, "flavor": flavors})
+    return Candidate(cluster, 0, "not asked", (reason,))
+
+
+def _no_cluster(queue: QueueState, option: Option) -> Reason:
+    labels = ", ".join(f"{key}={value}" for key, value in option.labels)
+    flavors = ", ".join(sorted(set(option.flavors.values())))
+    return Reason("queue_no_cluster", {"flavor": flavors, "note": labels, "queue": queue.name})
+
+
+def _kept(queue: QueueState, option: Option) -> Iterator[tuple[Pair, int]]:
+    """Up to its nominal quota, or, where it must borrow, up to its limit."""
+    node = queue.node
+    for pair, amount in option.usage.items():
+        left = node.nominal.get(pair, 0) - node.usage.get(pair, 0)
+        limit = node.borrowing.get(pair)
+        kept = amount
+        if not option.level:
+            kept = min(amount, left)
+        elif limit is not None:
+            kept = min(amount, left + limit)
+        if kept > 0:
+            yield pair, kept
