@@ -1,6 +1,6 @@
 """What travels about clusters over SSH and about files on machines elsewhere, and the calls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 from urllib.parse import urlencode
 
@@ -123,6 +123,7 @@ class MachineCalls(Requests):
         python: str = "",
         folder: str = "",
         accept_host_keys: Sequence[str] = (),
+        identity_files: Mapping[str, str] | None = None,
     ) -> Looked:
         """Connects to every host; keeps the cluster if nothing speaks against it."""
         body = {
@@ -131,6 +132,7 @@ class MachineCalls(Requests):
             "python": python,
             "folder": folder,
             "accept_host_keys": list(accept_host_keys),
+            "identity_files": dict(identity_files or {}),
         }
         return self._post("/v1/ssh-clusters", Looked, body, timeout_s=LOOK_S)
 

@@ -8,7 +8,8 @@ from stellwerk.server.fleet_models import Resumed
 class AddCluster(Struct, frozen=True, forbid_unknown_fields=True):
     """`hosts` are `user@host:port` or names of the server's SSH configuration. `python` and
     `folder` say which interpreter is used there and where everything lies, if that isn't to be
-    found out. `accept_host_keys` are fingerprints that somebody has compared.
+    found out. `accept_host_keys` are fingerprints that somebody has compared. `identity_files` are
+    the keys of hosts, by their names in `hosts`.
     """
 
     name: str
@@ -16,6 +17,7 @@ class AddCluster(Struct, frozen=True, forbid_unknown_fields=True):
     python: str = ""
     folder: str = ""
     accept_host_keys: list[str] = []
+    identity_files: dict[str, str] = {}
 
 
 class HostLook(Struct, frozen=True):

@@ -137,7 +137,9 @@ class Machines:
         hosts: list[Host] = []
         for text in wish.hosts:
             try:
-                hosts.append(read_host(text, python=wish.python, folder=wish.folder))
+                key = os.path.expanduser(wish.identity_files.get(text, ""))
+                host = read_host(text, python=wish.python, folder=wish.folder)
+                hosts.append(msgspec.structs.replace(host, identity_file=key))
             except StellwerkError as error:
                 problems += error.problems
         if problems:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from stellwerk.cli.commands import cluster_course
+from stellwerk.cli.commands import cluster_course, cluster_import
 from stellwerk.cli.errors import FAILED, StopError
 from stellwerk.cli.output import Output, list_options, narrate, one_options, write_list, write_one
 from stellwerk.cli.render.table import Column
@@ -112,7 +112,12 @@ def probe(name: str, output: Output) -> None:
         raise StopError(FAILED)
 
 
-for _one in (cluster_course.drain, cluster_course.resume, cluster_course.rm):
+for _one in (
+    cluster_import.command,
+    cluster_course.drain,
+    cluster_course.resume,
+    cluster_course.rm,
+):
     command.add_command(_one)
 
 

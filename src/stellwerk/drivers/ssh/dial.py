@@ -54,6 +54,7 @@ class Dialer:
                 password_auth=False,
                 kbdint_auth=False,
                 agent_forwarding=False,
+                client_keys=[host.identity_file] if host.identity_file else (),
             )
         except Exception as error:
             raise self._why(host, watcher, error, accept) from error

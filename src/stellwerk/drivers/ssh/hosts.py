@@ -16,7 +16,8 @@ class Host(Struct, frozen=True, omit_defaults=True):
     missing here.
 
     ``python`` is the interpreter to use there ("" = found), ``folder`` where everything lies there
-    ("" = found), ``node`` its name as a node.
+    ("" = found), ``node`` its name as a node, ``identity_file`` the key that opens
+    it ("" = those of the SSH configuration).
     """
 
     host: str
@@ -25,6 +26,7 @@ class Host(Struct, frozen=True, omit_defaults=True):
     python: str = ""
     folder: str = ""
     node: str = ""
+    identity_file: str = ""
 
     def __str__(self) -> str:
         name = f"[{self.host}]" if ":" in self.host else self.host
