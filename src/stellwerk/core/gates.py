@@ -13,6 +13,7 @@ from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.gates import GONE, After, ArrayPart, Gate
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import in_queue
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.state import State
 
@@ -30,8 +31,11 @@ Ended = Callable[[After], str]
 
 
 def on_submit(state: State, command: Submit, actor: str) -> ev.Submitted:
-    """A new workload, with the gate that it waits before."""
+    """A new workload, with the gate that it waits before, and the queue in its shape."""
     command = resolved(state, command, lambda _: GONE)
+    shape = in_queue(command.shape, command.project, command.queue)
+    if shape is not command.shape:
+        command = replace(command, shape=shape)
     gate: Gate = "after" if command.after else _in_array(command.array)
     return ev.Submitted(owner=actor, submit=command, gate=gate)
 

@@ -7,13 +7,20 @@ from msgspec import Struct
 from stellwerk.core.describe.placements import DEFAULT_NAMESPACE
 from stellwerk.core.describe.places import needs
 from stellwerk.core.model.launch import started_ranks
-from stellwerk.core.model.resources import Alternative, GpuRequest, Request, Shape
+from stellwerk.core.model.queueing import QUEUE_LABEL
+from stellwerk.core.model.resources import (
+    DEFAULT_QUEUE,
+    Alternative,
+    GpuRequest,
+    Request,
+    Shape,
+    in_queue,
+)
 from stellwerk.core.model.task import ResourceRequest, Task
 from stellwerk.core.model.workload import Policies
 
 DEFAULT_CPUS_MILLI = 1000
 DEFAULT_GRACE_MS = 30_000
-DEFAULT_QUEUE = "default"
 WHOLE_MILLI = 1000
 
 
@@ -40,17 +47,19 @@ def lower(task: Task) -> Lowered:
         abort_when=task.abort_when,
         ranks=started_ranks(task),
     )
+    queue = task.queue or task.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
+    shape = Shape(
+        alternatives=tuple(_alternative(one, task) for one in task.resources),
+        ordered=task.choice == "ordered",
+        num_nodes=task.num_nodes,
+        placement=placement_key(task.placement),
+        wishes=task.wishes,
+    )
     return Lowered(
-        shape=Shape(
-            alternatives=tuple(_alternative(one, task) for one in task.resources),
-            ordered=task.choice == "ordered",
-            num_nodes=task.num_nodes,
-            placement=placement_key(task.placement),
-            wishes=task.wishes,
-        ),
+        shape=in_queue(shape, DEFAULT_QUEUE, queue),
         policies=policies,
         priority=_priority(task),
-        queue=task.queue or DEFAULT_QUEUE,
+        queue=queue,
     )
 
 

@@ -13,10 +13,9 @@ from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest, workloa
 from stellwerk.core.model.limits import NO_LIMITS, Limits
 from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.queueing import QueueObjects
-from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.resources import Allocation, Shape, named
 from stellwerk.core.model.standing import NOT_YET, Decided
 from stellwerk.core.model.workload import Workload
-from stellwerk.core.queue.asked import named
 from stellwerk.core.queue.quota import Held
 from stellwerk.core.state import State, Waits
 

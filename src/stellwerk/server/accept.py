@@ -12,10 +12,11 @@ from stellwerk.core.describe.commands import called
 from stellwerk.core.describe.extras import PREFIX, flags_in_labels
 from stellwerk.core.describe.places import targets
 from stellwerk.core.describe.support import missing_secrets
-from stellwerk.core.lower import DEFAULT_QUEUE, Lowered, lower
+from stellwerk.core.lower import Lowered, lower
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.errors import Notice, Problem, StellwerkError
+from stellwerk.core.model.resources import DEFAULT_QUEUE
 from stellwerk.core.model.task import Task
 from stellwerk.core.place.decide import never_fits
 from stellwerk.server.models import TEXT_BYTES, VALUE_BYTES, SubmitItem

@@ -5,8 +5,12 @@ sharing a card is a matter of memory, so a fraction is a fraction of the card's 
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stellwerk.core.model.wishes import Wishes
+
+DEFAULT_QUEUE = "default"
+"""The queue, and the namespace, of work that names none."""
 
 NAMESPACES = "namespaces"
 """A need: a cluster on which a run can have a view of the files of its own."""
@@ -76,6 +80,19 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     project: str = ""
     wishes: Wishes | None = None
     queue: str = ""
+
+
+def in_queue(shape: Shape, project: str, queue: str) -> Shape:
+    """The shape as it waits in a queue of a project; what names neither is as it always was."""
+    if queue == DEFAULT_QUEUE and project in {"", DEFAULT_QUEUE}:
+        return shape
+    return replace(shape, queue=f"{project or DEFAULT_QUEUE}/{queue}")
+
+
+def named(queue: str) -> tuple[str, str]:
+    """Namespace and name of the LocalQueue that a shape waits in."""
+    namespace, _, name = (queue or f"{DEFAULT_QUEUE}/{DEFAULT_QUEUE}").partition("/")
+    return namespace, name
 
 
 class DeviceShare(Struct, frozen=True):

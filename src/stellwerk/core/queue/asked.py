@@ -1,31 +1,15 @@
-"""What a shape asks of quota, and the queue that it waits in, in the words of Kueue's objects."""
+"""What a shape asks of quota, in the words of Kueue's objects."""
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+from stellwerk.core.model.resources import Request
 
-from stellwerk.core.model.resources import Request, Shape
-
-DEFAULT = "default"
 COUNTED_WHERE_COVERED = ("cpu", "memory", "ephemeral-storage")
 """Every task asks for some of these without saying so: where a queue says nothing of one, it is
 free."""
 
 NVIDIA = "nvidia"
 MILLI = 1000
-
-
-def in_queue(shape: Shape, project: str, queue: str) -> Shape:
-    """The shape as it waits in a queue of a project; what names neither is as it always was."""
-    if queue == DEFAULT and project in {"", DEFAULT}:
-        return shape
-    return replace(shape, queue=f"{project or DEFAULT}/{queue}")
-
-
-def named(queue: str) -> tuple[str, str]:
-    """Namespace and name of the LocalQueue that a shape waits in."""
-    namespace, _, name = (queue or f"{DEFAULT}/{DEFAULT}").partition("/")
-    return namespace, name
 
 
 def requests_of(request: Request) -> dict[str, int]:

@@ -16,9 +16,8 @@ from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import RunId, WorkloadId
 from stellwerk.core.model.queueing import Admission, QueuedWorkload, QueueObjects
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.resources import DEFAULT_QUEUE, Allocation, named
 from stellwerk.core.queue import classical, fair
-from stellwerk.core.queue.asked import DEFAULT, named
 from stellwerk.core.queue.entries import Holder, QueueState, Verdict, World
 from stellwerk.core.queue.live import Queues
 from stellwerk.core.queue.options import Option, options_of
@@ -163,11 +162,11 @@ class Quota:
         return self._doors[queue]
 
     def _door(self, namespace: str, name: str) -> Door | None:
-        local_queues = self._queues.local_queues
-        local = local_queues.get(f"{namespace}/{name}") or local_queues.get(f"{DEFAULT}/{name}")
+        known = self._queues.local_queues
+        local = known.get(f"{namespace}/{name}") or known.get(f"{DEFAULT_QUEUE}/{name}")
         if local is None:
             missing = Door(None, Reason("queue_missing", {"queue": f"{namespace}/{name}"}))
-            return None if name == DEFAULT else missing
+            return None if name == DEFAULT_QUEUE else missing
         queue = self.world.queues.get(local.queue)
         if queue is None:
             return Door(None, Reason("queue_missing", {"queue": local.queue}))
