@@ -8,14 +8,17 @@ from stellwerk.core.draining import lapsed
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.gates import WHENS, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
+from stellwerk.core.model.own import OwnDecided, OwnOption
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.queueing import Cohort
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
 from stellwerk.core.model.standing import Decided
+from stellwerk.core.model.wishes import Wishes
 from stellwerk.core.model.workload import Policies, RunEnd
-from stellwerk.core.standing import Answer, on_answers
+from stellwerk.core.standing import Answer, OwnMade, on_answers, on_own_answers
+from stellwerk.engine.standing_work import wished
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import OK, Hall
 
@@ -43,10 +46,12 @@ def a_lively_hall(seed: int, steps: int = 150) -> Hall:
     dice = random.Random(seed)
     room = a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room")
     hall = Hall(a_cluster("alone", a_node("alone", cpus=4, gpus=2)), room)
-    policies = random.Random(seed)
+    policies, wishes = random.Random(seed), random.Random(seed)
     for step in range(steps):
         if policies.random() < 0.2:
             _change_policies(hall, policies)
+        if wishes.random() < 0.05:
+            _change_wishes(hall, wishes)
         if step >= 120 and policies.random() < 0.4:
             _change_places(hall, policies)
         machines_fail = 50 <= step < 80
@@ -107,6 +112,16 @@ def _change_places(hall: Hall, dice: random.Random) -> None:
 
 
 BOUND = a_shape(a_request(cpus=1), placement="lab/p1")
+WISHING = replace(a_shape(a_request(cpus=1)), wishes=Wishes(objective="cost"))
+
+
+def _change_wishes(hall: Hall, dice: random.Random) -> None:
+    """Work with wishes comes, and its own placement is decided now or later, or otherwise."""
+    if not wished(hall.state):
+        hall.submit(WISHING)
+    ranked = tuple(OwnOption(name) for name in dice.choice(((), ("room",), ("alone", "room"))))
+    made = [OwnMade(id, OwnDecided(ranked)) for id in wished(hall.state)]
+    hall.fold(on_own_answers(hall.state, made))
 
 
 def _change_policies(hall: Hall, dice: random.Random) -> None:

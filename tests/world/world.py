@@ -17,11 +17,15 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
 from stellwerk.core.model.gates import WHENS, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId, workload_of
+from stellwerk.core.model.own import OwnDecided, OwnOption
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.wishes import Wishes
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.plan import plan
+from stellwerk.core.standing import OwnMade, on_own_answers
 from stellwerk.core.state import State, StateImage, fold
 from stellwerk.core.view import Viewer
+from stellwerk.engine.standing_work import wished
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 
 SHAPES = (
@@ -30,7 +34,10 @@ SHAPES = (
     a_shape(a_request(cpus=1, gpus=1, gpu_share_gib=10)),
     a_shape(a_request(cpus=1, gpus=2), a_request(cpus=2), ordered=True),
     a_shape(a_request(cpus=1), num_nodes=3),
+    msgspec.structs.replace(a_shape(a_request(cpus=1)), wishes=Wishes(objective="cost")),
 )
+WISHED = ((), ("room",), ("alone",), ("alone", "room"))
+"""Where work with wishes may start, as a decision may find."""
 ENDS = (
     RunEnd(how="exited", code=0),
     RunEnd(how="exited", code=3),
@@ -55,7 +62,7 @@ class World:
     """
 
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
+        self.dice, self.wishes = random.Random(seed), random.Random(seed)
         self.journal: list[bytes] = []
         self.images: list[bytes] = []
         self.inbox: list[cmd.Command] = []
@@ -83,6 +90,7 @@ class World:
         for event in events:
             if isinstance(event, ev.RunPlanned):
                 assert not overbooks(self.state, event), overbooks(self.state, event)
+                self._is_as_wished(event)
             record = ev.Record(
                 seq=self.state.seq + 1,
                 at_ms=max(self.now_ms, self.state.at_ms),
@@ -103,6 +111,20 @@ class World:
                 self.never += 1
             if isinstance(event, ev.Requeued) and event.shape is not None:
                 self.reshaped += 1
+
+    def _is_as_wished(self, event: ev.RunPlanned) -> None:
+        shape = self.state.workloads[event.workload].shape
+        if self.state.shapes[shape].shape.wishes is not None:
+            ranked = self.state.standing.own[shape].ranked
+            assert event.allocation.cluster in [one.cluster for one in ranked]
+
+    def _decide_own(self, *clusters: str) -> None:
+        """The worker answers; where work with wishes runs already changes nothing of it."""
+        decided = OwnDecided(tuple(map(OwnOption, clusters)))
+        made = [OwnMade(id, decided) for id in wished(self.state)]
+        before = dict(self.state.running)
+        self._fold(on_own_answers(self.state, made))
+        assert self.state.running == before
 
     def step(self) -> None:
         """Does one thing, by the dice."""
@@ -200,6 +222,8 @@ class World:
         self.taken = len(self.inbox)
         while opened := settle(self.state):
             self._fold(opened)
+        if self.wishes.random() < 0.3:
+            self._decide_own(*self.wishes.choice(WISHED))
         self._fold(on_plan(self.state, plan(self.viewer.take(max(self.now_ms, self.state.at_ms)))))
         for line in self.journal[before:]:
             event = msgspec.json.decode(line, type=ev.Record).event
@@ -306,6 +330,7 @@ class World:
         """Lets everything come to its end without any more faults."""
         for _ in range(2_000):
             self.now_ms += 400_000
+            self._decide_own("alone", "room")
             self.cycle()
             for run in self.orders[:]:
                 self._start(run)
@@ -366,5 +391,6 @@ def sorted_image(state: State) -> StateImage:
             name: dict(sorted(n.items())) for name, n in sorted(image.quarantined.items())
         },
         faults={name: dict(sorted(n.items())) for name, n in sorted(image.faults.items())},
+        own=dict(sorted(image.own.items())),
         drains={name: dict(sorted(n.items())) for name, n in sorted(image.drains.items())},
     )

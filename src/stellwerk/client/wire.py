@@ -265,6 +265,7 @@ class Show(Headline, kw_only=True):
     position: Position | None = None
     timeline: list[Moment] = []
     seq: int = 0
+    wishes: list[str] = []
 
 
 class ShortfallView(Struct):
@@ -289,6 +290,7 @@ class CandidateView(Struct):
     scores: dict[str, int] = {}
     total: int = 0
     alternative: int = 0
+    figures: dict[str, float] = {}
 
 
 class DecisionView(Struct):
@@ -339,6 +341,7 @@ class Explained(Struct):
     more_holders: int = 0
     current: DecisionView | None = None
     passed_until_ms: int | None = None
+    wishes: list[str] = []
 
 
 class EventRecord(Struct):

@@ -272,6 +272,7 @@ class Show(Headline, frozen=True, kw_only=True):
     position: Position | None
     timeline: list[Moment]
     seq: int
+    wishes: list[str] = []
 
 
 class ShortfallView(msgspec.Struct, frozen=True):
@@ -296,6 +297,7 @@ class CandidateView(msgspec.Struct, frozen=True):
     shortfalls: list[ShortfallView]
     scores: dict[str, int]
     total: int
+    figures: dict[str, float] = {}
 
 
 class DecisionView(msgspec.Struct, frozen=True):
@@ -375,6 +377,7 @@ class Explain(msgspec.Struct, frozen=True):
     more_holders: int = 0
     current: DecisionView | None = None
     passed_until_ms: int | None = None
+    wishes: list[str] = []
 
 
 class EventView(msgspec.Struct, frozen=True):

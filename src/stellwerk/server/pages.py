@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from stellwerk.core.describe.task_wishes import told as told_wishes
 from stellwerk.core.model.ids import DecisionId, RunId, ShapeId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
@@ -122,6 +123,7 @@ class Pages:
             position=self._position(workload),
             timeline=story.timeline(self._store.story(workload.id), self._name_of),
             seq=seq,
+            wishes=list(told_wishes(shape.wishes)) if shape else [],
         )
 
     def explain(self, workload: Workload, number: int, view: View | None = None) -> models.Explain:
@@ -148,6 +150,7 @@ class Pages:
             position=self._position(workload),
             seq=seq,
             current=self._current(workload, shape, view) if wait and not run else None,
+            wishes=list(told_wishes(shape.wishes)) if shape else [],
         )
 
     def _current(

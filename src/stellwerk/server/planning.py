@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from stellwerk.core.model.errors import StellwerkError
-from stellwerk.core.model.ids import digest
+from stellwerk.core.model.ids import ShapeId, digest
 from stellwerk.core.preview import PLAN_ID, Preview, changes, preview
 from stellwerk.server import models, views
 from stellwerk.server.accept import Accepted
@@ -21,6 +21,11 @@ from stellwerk.server.services import Engine
 async def look(engine: Engine, item: models.SubmitItem, one: Accepted) -> Preview:
     """Plans the world as it is now with this item in it."""
     lowered, view = one.lowered, engine.view()
+    if lowered.shape.wishes is not None:
+        own = await asyncio.to_thread(engine.placements.wishes_of, lowered.shape)
+        if own is not None:
+            id = ShapeId(digest(lowered.shape))
+            view = msgspec.structs.replace(view, own={**view.own, id: own})
     return await asyncio.to_thread(
         preview, view, lowered.shape, lowered.priority, spec_of(item, one), lowered.queue
     )

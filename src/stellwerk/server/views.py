@@ -290,6 +290,7 @@ def candidate_view(candidate: Candidate, shape: Shape | None) -> models.Candidat
         shortfalls=[shortfall_view(one) for one in candidate.shortfalls],
         scores=candidate.scores,
         total=candidate.total,
+        figures=candidate.figures,
     )
 
 

@@ -8,6 +8,7 @@ from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.render.units import age, clock
 from stellwerk.cli.terminal import Terminal
 from stellwerk.client.wire import CandidateView, DecisionView, Explained, Holder, Position
+from stellwerk.core.data.units import show_span, show_usd
 
 WAITING = {"Pending", "Held"}
 ENDED = {"Succeeded", "Failed", "Cancelled"}
@@ -16,6 +17,8 @@ ENDED = {"Succeeded", "Failed", "Cancelled"}
 def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]:
     """The whole answer."""
     lines = [_headline(explained, now_ms)]
+    if explained.wishes:
+        lines.append(f"  its task wishes: {', '.join(explained.wishes)}")
     lines += in_full(explained.reasons, name=explained.name)
     lines += _holders(explained, terminal, now_ms)
     lines += _passing(explained, now_ms)
@@ -79,6 +82,7 @@ MEANINGS = {
     "room": "percent of its CPUs that would stay free",
     "devices": "less where it would take a node with accelerators and needs none",
     "preference": "less for each place down the ordered choice",
+    "wishes": "less for each place down the order of what its task wishes, which decides",
 }
 """What the columns of points mean; those that a policy adds have its words."""
 
@@ -130,8 +134,24 @@ def candidate_columns(candidates: Sequence[CandidateView]) -> list[Column[Candid
         columns.append(
             Column("total", "=", lambda one: str(one.total) if one.scores else "", right=True)
         )
+    if any(one.figures for one in candidates):
+        columns.append(Column("figures", "WOULD TAKE", _figures))
     columns.append(Column("why", "WHY", _why, grows=True))
     return columns
+
+
+def _figures(one: CandidateView) -> str:
+    """`3.20 USD, over in 2 h 10 min`; what is unknown is left out."""
+    told = []
+    if "cost_usd" in one.figures:
+        told.append(show_usd(one.figures["cost_usd"]))
+    elif "usd_per_hour" in one.figures:
+        told.append(f"{show_usd(one.figures['usd_per_hour'])} an hour")
+    if "finishes_s" in one.figures:
+        told.append(f"over in {show_span(one.figures['finishes_s'])}")
+    elif one.figures.get("starts_s"):
+        told.append(f"starts in {show_span(one.figures['starts_s'])}")
+    return ", ".join(told)
 
 
 def _score(name: str) -> Callable[[CandidateView], str]:

@@ -51,6 +51,7 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("element", _element(show.element)),
         ("uses", _uses(show.usage)),
         ("code", code),
+        ("wishes", ", ".join(show.wishes)),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(show.labels.items()))),
         ("folder", show.work_dir or ""),
         ("outputs", show.output_dir or ""),

@@ -6,6 +6,7 @@ all may also be the wish of one task; a wish can only add to the policy that the
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from stellwerk.core.describe.fields import Reader, duration, integer, one_of
@@ -13,6 +14,8 @@ from stellwerk.core.describe.fleet_amounts import from_text
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.placement_extras import EXTRAS as OF_PLACEMENTS
 from stellwerk.core.describe.placement_extras import listed
+from stellwerk.core.model.quantity import show_duration
+from stellwerk.core.model.selectors import Requirement
 from stellwerk.core.model.wishes import Limits, SpreadConstraint, Wishes
 
 SHARED = (
@@ -82,3 +85,48 @@ def wishes_of(extras: dict[str, Any]) -> Wishes | None:
         expected_runtime_ms=extras.get("expected-runtime"),
         prewarm=extras.get("prewarm") == "yes",
     )
+
+
+def told(wishes: Wishes | None) -> tuple[str, ...]:
+    """What work wishes, as it would be written in labels: `objective: cost`, `max-usd: 5`."""
+    if wishes is None:
+        return ()
+    limits = wishes.limits
+    by_ms, runtime_ms = limits.finish_by_ms, wishes.expected_runtime_ms
+    scores = (f"{one.title}={one.weight}" for one in wishes.prioritizers)
+    parts = (
+        ("objective", wishes.objective),
+        ("usd-per-hour-of-waiting", _number(wishes.usd_per_hour_of_waiting)),
+        ("max-usd", _number(limits.usd_max)),
+        ("max-usd-per-hour", _number(limits.usd_per_hour_max)),
+        ("finish-by", _moment(by_ms) if by_ms else ""),
+        ("require", ", ".join(map(_condition, limits.claims))),
+        ("clients", ", ".join(limits.client_regions)),
+        ("max-latency", f"{limits.latency_ms:g}ms" if limits.latency_ms else ""),
+        ("data", ", ".join(wishes.data)),
+        ("prioritize", ", ".join(scores)),
+        ("expected-runtime", show_duration(runtime_ms) if runtime_ms else ""),
+    )
+    return tuple(f"{name}: {text}" for name, text in parts if text)
+
+
+def _number(value: float) -> str:
+    return f"{value:.12g}" if value else ""
+
+
+def _moment(at_ms: int) -> str:
+    return (EPOCH + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _condition(one: Requirement) -> str:
+    match one.operator:
+        case "In" | "NotIn":
+            values = ", ".join(one.values)
+            return f"{one.key} {'in' if one.operator == 'In' else 'notin'} ({values})"
+        case "Exists":
+            return one.key
+        case _:
+            return f"!{one.key}"

@@ -22,7 +22,11 @@ class Shortfall(Struct, frozen=True, omit_defaults=True):
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True):
-    """One cluster, for one alternative of a request: the verdict and the numbers behind it."""
+    """One cluster, for one alternative of a request: the verdict and the numbers behind it.
+
+    ``figures`` are what work with wishes would take there, as far as it is known: ``starts_s`` and
+    ``finishes_s`` from when it was decided, ``cost_usd``, ``usd_per_hour``.
+    """
 
     cluster: str
     alternative: int
@@ -31,6 +35,7 @@ class Candidate(Struct, frozen=True, omit_defaults=True):
     shortfalls: tuple[Shortfall, ...] = ()
     scores: dict[str, int] = {}
     total: int = 0
+    figures: dict[str, float] = {}
 
 
 class Inputs(Struct, frozen=True):

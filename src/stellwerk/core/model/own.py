@@ -30,6 +30,13 @@ class OwnOption(Struct, frozen=True, omit_defaults=True):
     cost_usd: float | None = None
     usd_per_hour: float | None = None
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """The numbers that are known."""
+        names = ("starts_s", "finishes_s", "cost_usd", "usd_per_hour")
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
 
 class OwnRefusal(Struct, frozen=True, omit_defaults=True):
     """Why an alternative may not start on a cluster, with what would turn it.

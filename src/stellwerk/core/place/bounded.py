@@ -36,11 +36,14 @@ class Bounded:
         rooms: list[ClusterRoom],
         limited: Limited | None = None,
         own: Mapping[ShapeId, OwnDecided] | None = None,
+        here: Mapping[str, object] | None = None,
     ) -> None:
+        """``here`` are the clusters that drivers reach; those of the rooms, if it isn't said."""
         self.placements = placements
         self.rooms = rooms
         self.limited = limited or Limited()
         self._own = own or {}
+        self._here = dict.fromkeys(room.cluster.name for room in rooms) if here is None else here
         self._allowed: dict[str, list[ClusterRoom]] = {}
         self._known_ranks: dict[ShapeId, dict[tuple[str, int], tuple[int, OwnOption]]] = {}
 
@@ -54,7 +57,7 @@ class Bounded:
 
     def on(self, rooms: list[ClusterRoom]) -> "Bounded":
         """The same bounds on other rooms."""
-        return Bounded(self.placements, rooms, self.limited, self._own)
+        return Bounded(self.placements, rooms, self.limited, self._own, self._here)
 
     def may(self, shape: Shape, id: ShapeId, cluster: str, alternative: int) -> bool:
         """Whether an alternative may be put onto a cluster that is allowed."""
@@ -88,7 +91,7 @@ class Bounded:
         found = [one for one in found if one.candidate.cluster in names]
         others = [room for room in self.rooms if room.cluster.name not in names]
         found += _refused(shape, decided, others, "never" if names else "later")
-        absent = [name for name in decided.clusters if name not in names]
+        absent = [name for name in decided.clusters if name not in self._here]
         found += [_absent(name, absent, shape) for name in absent]
         return found or [_nothing("nothing_chosen", shape)]
 
@@ -130,31 +133,43 @@ class Bounded:
             return [Found(Candidate("any", 0, "never", decided.broken))]
         ranks = self._ranks(id)
         refusals = {(one.cluster, one.alternative): one for one in decided.refused}
-        rooms, here = self.rooms, {room.cluster.name for room in self.rooms}
-        outside: list[Found] = []
+        rooms, found = self.rooms, []
         if shape.placement:
             rooms = self._chosen_by(shape.placement)
             chosen = {room.cluster.name for room in rooms}
             others = [room for room in self.rooms if room.cluster.name not in chosen]
-            outside = _refused(shape, self.placements[shape.placement], others, "never")
-            here = {*here, *(one for one, _ in ranks if not self._chooses(shape, one))}
-        found = []
-        for one in candidates(shape, id, rooms):
+            found = _refused(shape, self.placements[shape.placement], others, "never")
+        for one in self._asked_apart(shape, id, rooms):
             pair = _pair(one.candidate)
             if pair in ranks:
                 found.append(_own_ranked(one, *ranks[pair]))
             elif pair in refusals:
                 found.append(_own_refused(one, refusals[pair]))
-            elif pair[0] in here and one.candidate.verdict in {"fits", "later"}:
+            elif one.candidate.verdict != "never":
                 found.append(_undecided(one))
-            elif not shape.placement or pair[0] in here:
+            else:
                 found.append(one)
-        absent = list(dict.fromkeys(name for name, _ in ranks if name not in here))
-        found += [*outside, *(_own_absent(name, absent) for name in absent)]
+        absent = list(dict.fromkeys(name for name, _ in ranks if name not in self._here))
+        found += [_own_absent(name, absent) for name in absent if self._may_choose(shape, name)]
         return found or [_alone("own_not_decided", "later")]
 
-    def _chooses(self, shape: Shape, cluster: str) -> bool:
-        return cluster in self.placements[shape.placement].clusters
+    def _asked_apart(self, shape: Shape, id: ShapeId, rooms: list[ClusterRoom]) -> list[Found]:
+        """The verdicts on rooms that are allowed as `fitting` has them, and those on all others."""
+        allowed = self.allowed(shape, id)
+        names = {room.cluster.name for room in allowed}
+        others = [room for room in rooms if room.cluster.name not in names]
+        known = {room.cluster.name for room in rooms}
+        found = [*candidates(shape, id, allowed), *candidates(shape, id, others)]
+        asked = {one.candidate.alternative for one in found if one.candidate.cluster in known}
+        nowhere = {
+            one.candidate.alternative: one
+            for one in found
+            if one.candidate.alternative not in asked and one.candidate.verdict == "never"
+        }
+        return [*(one for one in found if one.candidate.cluster in known), *nowhere.values()]
+
+    def _may_choose(self, shape: Shape, cluster: str) -> bool:
+        return not shape.placement or cluster in self.placements[shape.placement].clusters
 
 
 def _pair(one: Candidate) -> tuple[str, int]:
