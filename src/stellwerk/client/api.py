@@ -23,9 +23,11 @@ from stellwerk.client.arrays import ArrayCalls
 from stellwerk.client.bulk import SHOWN, ChangedMany, Verb, Which
 from stellwerk.client.connection import UnreachableError
 from stellwerk.client.execs import Execs
+from stellwerk.client.explains import ExplainCalls
 from stellwerk.client.fleet import Clusters, ClusterView, Resumed
 from stellwerk.client.machines import MachineCalls
 from stellwerk.client.parts import Query, list_query, new_key, part, with_key
+from stellwerk.client.people import PeopleCalls
 from stellwerk.client.placements import PlacementCalls
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.streams import EventReader, LogReader, Retry
@@ -37,7 +39,6 @@ from stellwerk.client.wire import (
     Given,
     Row,
     Rows,
-    ServerStatus,
     Show,
     Stream,
     Submission,
@@ -56,7 +57,7 @@ ASK_BLOBS = 100_000
 LONG_POLL_MS = 25_000
 
 
-class Client(ArrayCalls, Execs, PlacementCalls, MachineCalls):
+class Client(ArrayCalls, Execs, ExplainCalls, PlacementCalls, MachineCalls, PeopleCalls):
     """A connection to one server, which is started when it is first needed (`start=False`: not)."""
 
     # submitting
@@ -111,6 +112,7 @@ class Client(ArrayCalls, Execs, PlacementCalls, MachineCalls):
 
     def submit_prepared(self, submission: Submission) -> Submitted:
         """Submits what is complete already. It gets a key, so a retry doubles nothing."""
+        self.offer_runtime()
         patience_s = 600.0 if submission.mounts else None  # buckets are filled before the answer
         return self._post("/v1/workloads", Submitted, with_key(submission), timeout_s=patience_s)
 
@@ -122,6 +124,7 @@ class Client(ArrayCalls, Execs, PlacementCalls, MachineCalls):
         With `resume` it starts with the last whole checkpoints of the old one. `time_limit_ms`
         takes the place of its time limit (0: none).
         """
+        self.offer_runtime()
         body: dict[str, object] = {"key": key or new_key()}
         if resume:
             body["resume"] = True
@@ -137,6 +140,7 @@ class Client(ArrayCalls, Execs, PlacementCalls, MachineCalls):
         The call has one key, so repeating it doubles nothing. Items with keys of their own keep
         them.
         """
+        self.offer_runtime()
         body: dict[str, object]
         if isinstance(items, Submission):
             item = msgspec.structs.replace(items, key="")
@@ -244,10 +248,6 @@ class Client(ArrayCalls, Execs, PlacementCalls, MachineCalls):
     def clusters(self) -> tuple[ClusterView, ...]:
         """The fleet, with what is free."""
         return tuple(self._get("/v1/clusters", Clusters).items)
-
-    def server_status(self) -> ServerStatus:
-        """The server that answers."""
-        return self._get("/v1/server", ServerStatus)
 
     def logs(
         self,

@@ -1,4 +1,4 @@
-"""Answers "where would this go now?" for a workload that nobody has submitted; changes nothing.
+"""Answers "where would this go now?" for a workload, submitted or not; changes nothing.
 
 The workload is put into a view behind all that waits with its priority, and the view is planned as
 a cycle would plan it. What comes out holds as long as nothing that was looked at changes; the
@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.actions import StartRun, TellWaiting
 from stellwerk.core.model.decisions import Decision
-from stellwerk.core.model.ids import ShapeId, WorkloadId, digest
+from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.resources import Shape
+from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
 from stellwerk.core.version import CORE_VERSION
@@ -44,6 +44,113 @@ class Preview(Struct, frozen=True):
     decision: Decision
     reasons: tuple[Reason, ...] = ()
     ahead: int = 0
+
+
+class Outcome(Struct, frozen=True):
+    """What would become of a submitted workload if it waited now: where it starts, or why not.
+
+    ``alone`` is where it would start if nobody else waited; ``ahead`` counts those before it.
+    """
+
+    allocation: Allocation | None
+    decision: Decision | None
+    reasons: tuple[Reason, ...] = ()
+    alone: Allocation | None = None
+    ahead: int = 0
+
+
+def outcome(view: View, shape: Shape, head: Head, run: RunId | None = None) -> Outcome:
+    """Plans a view in which a submitted workload waits in its place, and holds nothing by a run."""
+    others = without(view, head.id, run)
+    shape_id = ShapeId(digest(shape))
+    found = _planned(_with(others, shape_id, shape, head), shape_id, head.id)
+    if found.allocation is not None:
+        return found
+    ahead = sum(_before(part, head) for part in others.shapes)
+    nobody = _with(replace(others, shapes=()), shape_id, shape, head)
+    alone = _planned(nobody, shape_id, head.id)
+    reasons = found.reasons or (Reason("behind", {"ahead": ahead, "queue": "default"}),)
+    decision = found.decision or alone.decision
+    return Outcome(None, decision, reasons, alone.allocation, ahead)
+
+
+def without(view: View, id: WorkloadId, run: RunId | None = None) -> View:
+    """The view as if a workload weren't there: not in line, and with nothing held by its run."""
+    shapes = []
+    for part in view.shapes:
+        heads = tuple(one for one in part.heads if one.id != id)
+        count = part.count - (len(part.heads) - len(heads))
+        if heads:
+            shapes.append(part if count == part.count else replace(part, heads=heads, count=count))
+    clusters = tuple(
+        replace(part, allocations=tuple(one for one in part.allocations if one[0] != run))
+        if run is not None and any(held == run for held, _ in part.allocations)
+        else part
+        for part in view.clusters
+    )
+    return replace(
+        view,
+        shapes=tuple(shapes),
+        clusters=clusters,
+        held=tuple(one for one in view.held if one.workload != id),
+        claims=tuple(one for one in view.claims if one.id != id),
+    )
+
+
+def decided_again(view: View, then: Decision, workload: WorkloadId | None) -> Decision | None:
+    """The decision that the view gives now in the place of one that was made on it; None where it
+    gives none, about the workload (or, where it isn't one's start, about its shape).
+    """
+    planned = plan(view)
+    decisions = {decision.id: decision for decision in planned.decisions}
+    if then.id in decisions:
+        return decisions[then.id]
+    for action in planned.actions:
+        match action:
+            case StartRun() if action.workload == workload:
+                return decisions[action.decision]
+            case TellWaiting() if action.shape == then.inputs.shape:
+                return decisions[action.decision]
+            case _:
+                continue
+    return None
+
+
+def just_before(view: View, then: Decision, workload: WorkloadId | None) -> View:
+    """The view with what the same cycle had started before it came to a decision."""
+    taken: dict[str, list[tuple[RunId, Allocation]]] = {}
+    for action in plan(view).actions:
+        if isinstance(action, StartRun):
+            if action.decision == then.id and action.workload == workload:
+                break
+            run = RunId(f"{action.workload}-next")
+            taken.setdefault(action.allocation.cluster, []).append((run, action.allocation))
+    clusters = tuple(
+        replace(part, allocations=(*part.allocations, *taken[part.cluster.name]))
+        if part.cluster.name in taken
+        else part
+        for part in view.clusters
+    )
+    return replace(view, clusters=clusters)
+
+
+def says_the_same(one: Decision, other: Decision) -> bool:
+    """Whether two decisions differ in nothing but their inputs and ids."""
+    return replace(one, id=other.id, inputs=other.inputs) == other
+
+
+def _planned(view: View, shape_id: ShapeId, id: WorkloadId) -> Outcome:
+    planned = plan(view)
+    decisions = {decision.id: decision for decision in planned.decisions}
+    for action in planned.actions:
+        match action:
+            case StartRun() if action.workload == id:
+                return Outcome(action.allocation, decisions[action.decision])
+            case TellWaiting() if action.shape == shape_id:
+                return Outcome(None, decisions[action.decision], action.reasons)
+            case _:
+                continue
+    return Outcome(None, None)
 
 
 def preview(view: View, shape: Shape, priority: int, spec: str, queue: str = "default") -> Preview:

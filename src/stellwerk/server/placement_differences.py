@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable
 
-import msgspec
-
-from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Explained
 from stellwerk.server import standing_models as models
+from stellwerk.server.differing import fact_changes, spec_changes
 from stellwerk.server.placements import Loaded, explained_clusters
 
 MOST_DIFFERENCES = 50
-SHOWN = 120
 
 
 def difference(one: Loaded, two: Loaded) -> models.Difference:
@@ -21,7 +17,7 @@ def difference(one: Loaded, two: Loaded) -> models.Difference:
     verdicts = [_by_cluster(each) for each in (one, two)]
     found: list[models.ClusterDiff] = []
     for name in sorted({**old, **new}):
-        facts = _fact_changes(old.get(name), new.get(name))
+        facts = fact_changes(old.get(name), new.get(name))
         verdict, scores = _verdict_changes(verdicts[0].get(name), verdicts[1].get(name))
         if facts or verdict or scores:
             found.append(models.ClusterDiff(name, facts, verdict, scores))
@@ -44,21 +40,6 @@ def _by_cluster(loaded: Loaded) -> dict[str, Explained]:
         loaded.placement, loaded.choice, loaded.columns, loaded.context, models.ExplainBody()
     )
     return {one.cluster: one for one in all_of}
-
-
-def _fact_changes(old: Cluster | None, new: Cluster | None) -> list[str]:
-    if old is None or new is None:
-        return ["it is new in the fleet" if old is None else "it isn't in the fleet any more"]
-    return [
-        f"{field}: {_shown(getattr(old, field))} -> {_shown(getattr(new, field))}"
-        for field in Cluster.__struct_fields__
-        if getattr(old, field) != getattr(new, field)
-    ]
-
-
-def _shown(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 120 else f"{text[:117]}…"
 
 
 def _verdict_changes(old: Explained | None, new: Explained | None) -> tuple[list[str], list[str]]:
@@ -90,10 +71,7 @@ def _input_changes(one: Loaded, two: Loaded, found: Iterable[models.ClusterDiff]
     changes = []
     if one.placement.key != two.placement.key:
         changes.append(f"the placement: {one.placement.key} -> {two.placement.key}")
-    for field in Placement.__struct_fields__:
-        old, new = getattr(one.placement, field), getattr(two.placement, field)
-        if old != new and field not in {"name", "namespace"}:
-            changes.append(f"spec {field}: {_shown(old)} -> {_shown(new)}")
+    changes += spec_changes(one.placement, two.placement)
     changed = sum(bool(each.facts) for each in found)
     if changed:
         changes.append(f"facts of {changed} cluster{'s' * (changed > 1)}")

@@ -154,7 +154,7 @@ def _candidate(one: CandidateOf) -> list[str]:
     if one.margin is not None:
         head += f" ({one.margin:+})"
     lines = [head + (f": {one.note}" if one.note else "")]
-    lines += [f"    {_score(score)}" for score in one.scores]
+    lines += [f"    {score_line(score)}" for score in one.scores]
     for rule in one.failed:
         aside = "" if rule.needed else "  (another predicate is nearer)"
         lines.append(f"    fails {rule.filter}: {rule.rule}, and {rule.found}{aside}")
@@ -163,7 +163,8 @@ def _candidate(one: CandidateOf) -> list[str]:
     return lines
 
 
-def _score(one: ScoreLine) -> str:
+def score_line(one: ScoreLine) -> str:
+    """`Cost: 80 of 2.5 usd x 3 = 240, 4 min old`."""
     value = "unknown" if one.value is None else str(one.value)
     raw = "" if one.raw is None else f" of {one.raw:g}{f' {one.unit}' if one.unit else ''}"
     old = "" if one.age_ms is None else f", {duration(one.age_ms)} old"
@@ -228,8 +229,12 @@ def difference_lines(one: Difference) -> list[str]:
     lines += [f"  + {name}" for name in one.taken] + [f"  - {name}" for name in one.left]
     if not (one.taken or one.left):
         lines.append("  the same clusters")
-    lines.append("  what it was made of differs in")
-    lines += [f"    {text}" for text in one.inputs]
+    return [*lines, *differing_lines(one)]
+
+
+def differing_lines(one: Difference) -> list[str]:
+    """What of the inputs differs, and what turned for each cluster."""
+    lines = ["  what it was made of differs in", *(f"    {text}" for text in one.inputs)]
     for each in one.clusters:
         lines += ["", f"  {each.cluster}"]
         lines += [f"    {text}" for text in (*each.verdict, *each.facts, *each.scores)]

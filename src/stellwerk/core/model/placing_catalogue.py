@@ -3,6 +3,12 @@
 from stellwerk.core.model.reasons import Entry
 
 OF_MOVES = {
+    "infra_differs": Entry(
+        "blocked",
+        "you",
+        "{cluster} isn't asked for: infra is `{infra}`",
+        "leave infra out, or name {cluster}",
+    ),
     "better_cluster": Entry(
         "turn",
         "time",

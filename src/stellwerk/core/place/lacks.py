@@ -78,7 +78,7 @@ def lack(room: Room, whole: Room, request: Request, num_nodes: int, can: Ever) -
     able = [name for name in can.able if room.nodes[name].node.state == "ready"]
     if not able:
         return Lack(False, (), missing=can.able[0])
-    shorts = [_node_lacks(room.nodes[name], whole.nodes[name], request) for name in able]
+    shorts = [node_lacks(room.nodes[name], whole.nodes[name], request) for name in able]
     return _lack(shorts[0] if len(shorts) == 1 else min(shorts, key=distance), never=False)
 
 
@@ -98,7 +98,7 @@ def smallest_change(
         at_most = len(fit_most(whole, request, num_nodes))
         return (Shortfall(NODES_AT_ONCE, num_nodes, now, at_most),)
     changes = [
-        _node_lacks(node, whole.nodes[name], request)
+        node_lacks(node, whole.nodes[name], request)
         for name, node in sorted(room.nodes.items())
         if node.node.state == "ready"
     ]
@@ -151,13 +151,13 @@ def _lacks_of_nearest(room: Room, whole: Room, request: Request) -> tuple[Shortf
     """Says what no node could ever give, as far as the one that comes nearest when empty."""
     if not whole.nodes:
         return (Shortfall(NODES_AT_ONCE, 1, 0, 0),)
-    ever = {name: _node_lacks(node, node, request) for name, node in sorted(whole.nodes.items())}
+    ever = {name: node_lacks(node, node, request) for name, node in sorted(whole.nodes.items())}
     best = min(ever, key=lambda name: distance(ever[name]))
-    now = {s.resource: s for s in _node_lacks(room.nodes[best], whole.nodes[best], request)}
+    now = {s.resource: s for s in node_lacks(room.nodes[best], whole.nodes[best], request)}
     return tuple(now.get(short.resource, short) for short in ever[best])
 
 
-def _node_lacks(node: NodeRoom, whole: NodeRoom, request: Request) -> tuple[Shortfall, ...]:
+def node_lacks(node: NodeRoom, whole: NodeRoom, request: Request) -> tuple[Shortfall, ...]:
     """Compares a request with one node, resource by resource; nothing found means that it fits."""
     found = []
     plain = (
@@ -230,7 +230,7 @@ def credit(room: Room, whole: Room, request: Request, num_nodes: int, can: Ever)
     parts: list[NodeAllocation] = []
     for rank in range(num_nodes):
         ranked = [
-            (distance(_node_lacks(nodes[name], whole.nodes[name], request)), name)
+            (distance(node_lacks(nodes[name], whole.nodes[name], request)), name)
             for name, left in places.items()
             if left
         ]

@@ -9,8 +9,10 @@ from litestar.params import FromPath, QueryParameter
 
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.view import View
+from stellwerk.server.handlers import explain_more
 from stellwerk.server.holders import holders_of, passed_until_ms
 from stellwerk.server.models import Explain
+from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given, Services
 
 RunOf = Annotated[
@@ -22,13 +24,15 @@ RunOf = Annotated[
     "/workloads/{ref:str}/explain",
     tags=["workloads"],
     summary="Explain",
-    opt={"open_to_group": True},
 )
-async def explain_workload(ref: FromPath[str], services: Given, run: RunOf = 0) -> Explain:
+async def explain_workload(
+    ref: FromPath[str], request: AnyRequest, services: Given, run: RunOf = 0
+) -> Explain:
     """Why here, why not there, why not yet: the stored decision with each candidate's verdict."""
     workload = await services.find(ref)
     view = services.engine.view() if workload.phase == "Pending" else None
-    return await asyncio.to_thread(_explained, services, workload, run, view)
+    found = await asyncio.to_thread(_explained, services, workload, run, view)
+    return seeing(request).explain(found, workload.owner)
 
 
 def _explained(services: Services, workload: Workload, run: int, view: View | None) -> Explain:
@@ -43,4 +47,4 @@ def _explained(services: Services, workload: Workload, run: int, view: View | No
     )
 
 
-HANDLERS = [explain_workload]
+HANDLERS = [explain_workload, *explain_more.HANDLERS]
