@@ -13,6 +13,8 @@ from stellwerk.core.model.actions import Plan, StartRun
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.gates import After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId, workload_of
+from stellwerk.core.model.queue_object import QueueObject
+from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.reports import Report, RunReport
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.workload import Policies, RunEnd, RunPhase, Workload
@@ -23,6 +25,21 @@ from stellwerk.core.view import View, Viewer
 from stellwerk.testing.builders import a_shape
 
 OK = RunEnd(how="exited", code=0)
+
+
+def applied(objects: QueueObjects) -> list[ev.Event]:
+    """The facts that objects of queueing are applied."""
+    found = [
+        *(QueueObject("ResourceFlavor", one.name, flavor=one) for one in objects.flavors),
+        *(QueueObject("ClusterQueue", one.name, queue=one) for one in objects.queues),
+        *(QueueObject("Cohort", one.name, cohort=one) for one in objects.cohorts),
+        *(
+            QueueObject("LocalQueue", one.name, one.namespace, local_queue=one)
+            for one in objects.local_queues
+        ),
+        QueueObject("Configuration", "default", settings=objects.settings),
+    ]
+    return [ev.QueueObjectApplied(one) for one in found]
 
 
 class Hall:
@@ -59,6 +76,7 @@ class Hall:
         held: bool = False,
         after: tuple[After, ...] = (),
         array: ArrayPart | None = None,
+        queue: str = "default",
     ) -> WorkloadId:
         """Submits a workload; ids count up."""
         self.count += 1
@@ -75,9 +93,14 @@ class Hall:
                 held=held,
                 after=after,
                 array=array,
+                queue=queue,
             )
         )
         return key
+
+    def apply(self, objects: QueueObjects) -> None:
+        """Lets objects of queueing be what is applied."""
+        self.fold(applied(objects))
 
     def command(self, command: cmd.Command, actor: str = "ada") -> list[ev.Event]:
         """Lets somebody ask for something."""
