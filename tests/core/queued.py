@@ -1,4 +1,4 @@
-"""Objects of queueing for live work: CPUs and GPUs, a LocalQueue of the same name for each queue."""
+"""Objects of queueing for live work: CPUs, GPUs, and a LocalQueue of the name of each queue."""
 
 from stellwerk.core.model.queueing import (
     ClusterQueue,

@@ -90,6 +90,7 @@ class _Cycle:
 
     def start(self) -> None:
         """Goes through the queue in order; a shape that is blocked blocks all behind it."""
+        self._drain()
         self._keep_promises()
         shapes = self.view.shapes
         heads = [(self._turn(shape, 0), i, 0) for i, shape in enumerate(shapes)]
@@ -216,6 +217,16 @@ class _Cycle:
                 quotas.take(queue, claim.holding)
             else:
                 self._take_back(one)
+
+    def _drain(self) -> None:
+        """Stops what runs in queues that give it up."""
+        if self.quotas is None:
+            return
+        for held, name in list(self.quotas.quota.drained()):
+            reason = Reason("queue_drained", {"queue": name})
+            stop = StopRun(held.workload, held.version, held.run, "preempt", held.grace_ms, reason)
+            self.actions.append(stop)
+            self.quotas.quota.leave(held.workload)
 
     def _take_back(self, one: ClaimView) -> None:
         self.actions.append(ClaimRoom(one.id, one.version, None))

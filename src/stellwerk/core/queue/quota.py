@@ -30,6 +30,8 @@ LEAST_RUN_MS = 2 * 60_000
 without anything new to resume from."""
 
 MOST_DOUBLINGS = 6
+LAST = 1 << 62
+"""Orders of submission are counted down from it: of equal holders the newer one goes first."""
 
 
 class Held(Struct, frozen=True):
@@ -148,6 +150,7 @@ class Quota:
         )
         holder = Holder(workload, queue, one.holding.usage, ())
         holder.key = one.workload
+        holder.uid = f"{LAST - one.order:020d}"
         holder.evicted = one.leaving
         queue.node.add(holder.usage)
         queue.node.top.version += 1
@@ -287,7 +290,7 @@ class Quota:
     def drained(self) -> Iterator[tuple[Held, str]]:
         """The runs of queues that are stopped and give up what runs, with the queue's name."""
         for key, holder in sorted(self.holders.items()):
-            if holder.evicted:
+            if holder.evicted or self.held[key].stuck:
                 continue
             local = self._queues.local_queues.get(holder.workload.local_queue)
             if holder.queue.spec.stop == "HoldAndDrain":

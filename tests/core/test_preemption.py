@@ -1,0 +1,276 @@
+"""Preemption of live work: a promise is a fact, victims are few, and nobody takes the room."""
+
+import msgspec
+import pytest
+
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.actions import ClaimRoom
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.queueing import Preemption
+from stellwerk.core.model.reports import Reachability
+from stellwerk.core.model.workload import RunEnd
+from stellwerk.core.queue.quota import LEAST_RUN_MS
+from stellwerk.core.state import State, fold
+from stellwerk.core.view import Viewer
+from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
+from tests.core.hall import Hall
+from tests.core.queued import a_queue, queueing
+
+ONE = a_shape(a_request(cpus=1))
+TWO = a_shape(a_request(cpus=2))
+FOUR = a_shape(a_request(cpus=4))
+STOPPED = RunEnd(how="signaled", signal=15, put_back=True, new_checkpoint=True)
+
+
+def a_hall(*queues: object, cpus: int = 8) -> Hall:
+    """One machine and these queues."""
+    hall = Hall(a_cluster("lab", a_node(cpus=cpus, memory_gib=64)))
+    hall.apply(queueing(*queues))  # type: ignore[arg-type]
+    return hall
+
+
+def run(hall: Hall, *keys: str) -> None:
+    """Lets these be seen, long enough that they may be stopped."""
+    for key in keys:
+        hall.seen(key)
+    hall.now_ms += LEAST_RUN_MS
+
+
+def victims_of(hall: Hall) -> list[WorkloadId]:
+    """Plans once; gives who is stopped."""
+    found = [one for one in hall.plan().actions if isinstance(one, ClaimRoom)]
+    hall.cycle()
+    return [stop.workload for one in found for stop in one.stops]
+
+
+def test_the_lower_priority_of_its_queue_makes_room_and_the_head_starts_then() -> None:
+    """Notice with the head's name; the head starts when the run is over, the victim waits."""
+    hall = a_hall(a_queue("team", 4))
+    low = [hall.submit(TWO, queue="team") for _ in range(2)]
+    hall.settle()
+    run(hall, *low)
+    high = hall.submit(TWO, queue="team", priority=5)
+    assert victims_of(hall) == [low[1]]
+    stopped = hall.workload(low[1]).runs[-1]
+    assert (stopped.notice, stopped.notice_reason and stopped.notice_reason.params["name"]) == (
+        "preempt", "job-3",
+    )  # fmt: skip
+    claim = hall.workload(high).claim
+    assert claim is not None
+    assert claim.victims == (stopped.id,)
+    assert hall.told(high) == ["queue_victims"]
+    assert hall.cycle() == []
+    hall.end(low[1], STOPPED)
+    assert hall.workload(low[1]).phase == "Pending"
+    assert hall.cycle() == [high]
+    assert hall.workload(high).runs[-1].allocation == claim.allocation
+    assert hall.workload(high).claim is None
+    assert hall.settle() == []
+
+
+def test_only_a_preemptor_that_really_starts_stops_anybody() -> None:
+    """Quota could be had, but no node would have the room."""
+    hall = Hall(
+        a_cluster("room", a_node("x", cpus=2), a_node("y", cpus=2), kind="room"),
+    )
+    hall.apply(queueing(a_queue("team", 4)))
+    low = [hall.submit(TWO, queue="team") for _ in range(2)]
+    hall.settle()
+    run(hall, *low)
+    hall.submit(a_shape(a_request(cpus=3)), queue="team", priority=5)
+    assert victims_of(hall) == []
+
+
+def test_victims_are_those_whose_room_helps() -> None:
+    """One of four CPUs on the right node, not two of the same quota on others."""
+    hall = Hall(
+        a_cluster("room", a_node("x", cpus=4), a_node("y", cpus=2), kind="room"),
+    )
+    hall.apply(queueing(a_queue("team", 6)))
+    large = hall.submit(FOUR, queue="team")
+    hall.settle()
+    small = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, large, small)
+    hall.submit(FOUR, queue="team", priority=5)
+    assert victims_of(hall) == [large]
+
+
+def test_room_is_made_within_the_queue_where_quota_was_never_short() -> None:
+    """A quota larger than the machine: the higher priority gets the room all the same."""
+    hall = a_hall(a_queue("team", 100), cpus=4)
+    low = [hall.submit(TWO, queue="team") for _ in range(2)]
+    hall.settle()
+    run(hall, *low)
+    high = hall.submit(TWO, queue="team", priority=1)
+    assert len(victims_of(hall)) == 1
+    equal = hall.submit(TWO, queue="team")
+    assert victims_of(hall) == []
+    assert high != equal
+
+
+def test_what_was_lent_is_claimed_back_from_who_borrows() -> None:
+    """`reclaimWithinCohort: Any`, whatever the priorities; and only as much as is needed."""
+    hall = a_hall(a_queue("a", 4, cohort="all"), a_queue("b", 4, cohort="all"))
+    lent = [hall.submit(TWO, queue="a", priority=9) for _ in range(4)]
+    assert hall.settle() == lent
+    run(hall, *lent)
+    back = hall.submit(TWO, queue="b")
+    victims = victims_of(hall)
+    assert len(victims) == 1
+    hall.end(victims[0], STOPPED)
+    assert hall.settle() == [back]
+    assert hall.settle() == []
+
+
+def test_nobody_else_takes_the_room_and_no_second_set_is_chosen() -> None:
+    """Meanwhile something of higher priority in another queue wants the same."""
+    hall = a_hall(a_queue("a", 4, cohort="all"), a_queue("b", 4, cohort="all"))
+    lent = [hall.submit(TWO, queue="a") for _ in range(4)]
+    hall.settle()
+    run(hall, *lent)
+    back = hall.submit(TWO, queue="b")
+    [victim] = victims_of(hall)
+    other = hall.submit(TWO, queue="a", priority=50)
+    for _ in range(3):
+        assert [one for one in victims_of(hall) if one == victim] == []
+        hall.now_ms += 60_000
+    hall.end(victim, STOPPED)
+    started = hall.cycle()
+    assert back in started
+    assert other not in started
+
+
+def test_a_promise_survives_a_restart() -> None:
+    """From the journal and from an image: the same plan, and no second set of victims."""
+    hall = a_hall(a_queue("team", 4))
+    low = [hall.submit(TWO, queue="team") for _ in range(2)]
+    hall.settle()
+    run(hall, *low)
+    high = hall.submit(TWO, queue="team", priority=5)
+    [victim] = victims_of(hall)
+    again = State()
+    for line in hall.journal:
+        fold(again, msgspec.json.decode(line, type=ev.Record))
+    for state in (again, State.from_image(hall.state.image())):
+        hall.state, hall.viewer = state, Viewer(state)
+        assert hall.plan().actions == ()
+    hall.end(victim, STOPPED)
+    assert hall.cycle() == [high]
+
+
+def test_who_has_just_begun_is_spared_and_each_time_for_longer() -> None:
+    """Two minutes, then four: the plan wakes up when that is over."""
+    hall = a_hall(a_queue("team", 2))
+    low = hall.submit(TWO, queue="team")
+    hall.settle()
+    hall.seen(low)
+    started = hall.now_ms
+    hall.submit(TWO, queue="team", priority=5)
+    planned = hall.plan()
+    assert planned.wake_at_ms == started + LEAST_RUN_MS
+    hall.cycle()
+    hall.now_ms = planned.wake_at_ms - 1
+    assert victims_of(hall) == []
+    hall.now_ms = planned.wake_at_ms
+    assert victims_of(hall) == [low]
+    hall.end(low, RunEnd(how="signaled", signal=15, put_back=True))
+    [high] = hall.settle()
+    hall.end(high)
+    assert hall.settle() == [low]
+    hall.seen(low)
+    hall.submit(TWO, queue="team", priority=5)
+    assert hall.plan().wake_at_ms == hall.now_ms + 2 * LEAST_RUN_MS
+
+
+def test_among_equals_goes_who_loses_least() -> None:
+    """The younger run, though the older one was started last by the order of age."""
+    hall = a_hall(a_queue("team", 4))
+    old = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, old)
+    hall.now_ms += 3_600_000
+    young = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, young)
+    hall.submit(TWO, queue="team", priority=5)
+    assert victims_of(hall) == [young]
+
+
+def test_a_promise_is_taken_back_when_a_victim_is_out_of_reach() -> None:
+    """Nobody knows when it will end; the head waits as before and stops somebody else."""
+    hall = Hall(a_cluster("one", a_node("one", cpus=2)), a_cluster("two", a_node("two", cpus=2)))
+    hall.apply(queueing(a_queue("team", 4)))
+    low = [hall.submit(TWO, queue="team") for _ in range(2)]
+    hall.settle()
+    run(hall, *low)
+    high = hall.submit(TWO, queue="team", priority=5)
+    [victim] = victims_of(hall)
+    away = hall.workload(victim).runs[-1].allocation.cluster
+    hall.report(Reachability(away, "unreachable"))
+    hall.cycle()
+    assert hall.workload(high).claim is None
+    assert victims_of(hall) == [one for one in low if one != victim]
+    claim = hall.workload(high).claim
+    assert claim is not None
+    assert claim.allocation.cluster != away
+
+
+def test_a_cancelled_preemptor_leaves_nothing_behind() -> None:
+    """Its promise goes with it; the room goes to the next."""
+    hall = a_hall(a_queue("team", 2))
+    low = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, low)
+    high = hall.submit(TWO, queue="team", priority=5)
+    assert victims_of(hall) == [low]
+    hall.command(cmd.Cancel(high))
+    assert not hall.state.quota.claims
+    hall.end(low, STOPPED)
+    assert hall.settle() == [low]
+
+
+def test_a_held_preemptor_has_no_promise_any_more() -> None:
+    """Held, then released: it is looked at anew."""
+    hall = a_hall(a_queue("team", 2))
+    low = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, low)
+    high = hall.submit(TWO, queue="team", priority=5)
+    assert victims_of(hall) == [low]
+    hall.command(cmd.Hold(high))
+    assert hall.workload(high).claim is None
+    hall.command(cmd.Release(high))
+    assert victims_of(hall) == []
+    hall.end(low, STOPPED)
+    assert hall.settle() == [high]
+
+
+@pytest.mark.parametrize("within", ["Never", "LowerOrNewerEqualPriority"])
+def test_the_rule_of_the_queue_says_who_may_be_stopped(within: str) -> None:
+    """Nobody; or also who has the same priority and came later."""
+    rules = Preemption(within=within)  # type: ignore[arg-type]
+    hall = a_hall(a_queue("team", 2, preemption=rules))
+    first = hall.submit(FOUR, queue="team")
+    hall.settle()
+    newer = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, newer)
+    old = hall.submit(TWO, queue="team", priority=1)
+    expected = [newer] if within != "Never" else []
+    assert victims_of(hall) == expected
+    assert first != old
+
+
+def test_a_queue_that_is_held_and_drained_gives_up_what_runs() -> None:
+    """`stopPolicy: HoldAndDrain`; `Hold` lets it go on."""
+    for stop in ("Hold", "HoldAndDrain"):
+        hall = a_hall(a_queue("team", 4))
+        key = hall.submit(TWO, queue="team")
+        hall.settle()
+        hall.seen(key)
+        hall.apply(queueing(a_queue("team", 4, stop=stop)))  # type: ignore[arg-type]
+        hall.cycle()
+        assert bool(hall.workload(key).runs[-1].notice) == (stop == "HoldAndDrain")
+        assert hall.cycle() == []
