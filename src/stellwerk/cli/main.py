@@ -75,6 +75,11 @@ TABLE: dict[str, Entry] = {
         "stellwerk.cli.commands.resume", "take drained or quarantined nodes back into use", FLEET
     ),
     "gpu": Entry("stellwerk.cli.commands.gpu", "memory and runs of each GPU", FLEET),
+    "usage": Entry("stellwerk.cli.commands.usage", "what people and projects have used", OWN),
+    "agent": Entry(
+        "stellwerk.cli.commands.agent", "your runtime for a server that others share", OWN
+    ),
+    "share": Entry("stellwerk.cli.commands.share", "let others use a cluster of yours", FLEET),
     "server": Entry("stellwerk.cli.commands.server", "start, stop or look at the server", OWN),
     "doctor": Entry("stellwerk.cli.commands.doctor", "check that everything works", OWN),
     "gc": Entry("stellwerk.cli.commands.gc", "remove what is kept too long", OWN),

@@ -9,11 +9,11 @@ from stellwerk.client.connection import UnreachableError
 from stellwerk.client.execs import ExecError
 from stellwerk.client.fleet import ClusterView
 from stellwerk.client.refusals import ApiError
+from stellwerk.client.server_wire import ServerStatus
 from stellwerk.client.wire import (
     EventRecord,
     Explained,
     Row,
-    ServerStatus,
     Show,
     Submission,
     Submitted,

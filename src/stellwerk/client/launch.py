@@ -42,6 +42,7 @@ def ensure_server(settings: Settings, tell: Callable[[str], None] | None = None)
         refuse_foreign_socket(settings.socket)
     if answers(settings.socket):
         return False
+    _refuse_to_replace(settings)
     import fcntl
 
     deadline = time.monotonic() + settings.number("start_timeout_ms") / 1000
@@ -61,6 +62,27 @@ def ensure_server(settings: Settings, tell: Callable[[str], None] | None = None)
     if how and tell is not None:
         tell(f"{how}; started anew, jobs went on")
     return True
+
+
+def _refuse_to_replace(settings: Settings) -> None:
+    """Starts nothing in the place of somebody else's server."""
+    try:
+        owner = os.stat(os.path.dirname(settings.socket)).st_uid
+    except OSError:
+        return
+    if owner != os.getuid() and os.getuid():
+        import pwd
+
+        try:
+            name = pwd.getpwuid(owner).pw_name
+        except KeyError:
+            name = f"user {owner}"
+        raise unreachable_because(
+            "server/not-running",
+            f"the server of {name} isn't running",
+            f"ask {name} to start it (stw server start), or name a socket of your own with "
+            "STELLWERK_SOCKET",
+        )
 
 
 def how_it_ended(log: str) -> str:

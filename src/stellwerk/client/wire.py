@@ -31,23 +31,6 @@ class ProblemReport(Struct):
     problems: list[Problem] = []
 
 
-class ServerStatus(Struct):
-    """The server that answered."""
-
-    pid: int
-    version: str = ""
-    started_ms: int = 0
-    epoch: int = 0
-    seq: int = 0
-    home: str = ""
-    socket: str = ""
-    live: int = 0
-    pending: int = 0
-    running: int = 0
-    uptime_ms: int = 0
-    clusters: list[str] = []
-
-
 class Submission(Struct, omit_defaults=True):
     """One task to submit. `key` makes a repeated request the same request."""
 

@@ -70,7 +70,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     ``resumes`` names the workload with whose checkpoints the run starts, if its own has none yet.
     ``image`` names a container image in whose files the run works ("" = the machine's own).
     ``allocation`` is what the run holds, for a driver that can see to it that a run stays within
-    it.
+    it. ``person`` is the user as whom it runs ("" = the server's own).
     """
 
     run: RunId
@@ -104,6 +104,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     shell: Literal["snapshot", "interactive"] = "snapshot"
     log_limit_bytes: int = 0
     allocation: Allocation | None = None
+    person: str = ""
 
 
 class StopOrder(Struct, frozen=True):

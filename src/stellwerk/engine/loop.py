@@ -141,6 +141,12 @@ class Engine:
         self._inbox_has_more = True
         self._wake.set()
 
+    def look_again(self, cluster: str) -> None:
+        """Takes a cluster as it was last seen once more: somebody said something new of it."""
+        seen = self.state.observed.get(cluster)
+        if seen is not None:
+            self._report(ClusterReport(seen))
+
     def stop(self) -> None:
         """Ends ``run`` after the present cycle; what runs on the clusters goes on."""
         self._stopping = True

@@ -105,6 +105,7 @@ def build_order(
         cwd=launch.cwd,
         inherit_env=bool(launch.caller_env),
         allocation=run.allocation,
+        person=run.allocation.person,
         snapshot=workload.snapshot,
         resumes=workload.resumes,
         mounts=launch.mounts,

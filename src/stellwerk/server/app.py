@@ -29,8 +29,10 @@ from stellwerk.server.handlers import (
     gc,
     logs,
     machines,
+    people,
     placements,
     plan,
+    runtimes,
     workloads,
 )
 from stellwerk.server.machines import Machines
@@ -66,6 +68,8 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *blobs.HANDLERS,
     *gc.HANDLERS,
     *forecast.HANDLERS,
+    *runtimes.HANDLERS,
+    *people.HANDLERS,
 )
 
 

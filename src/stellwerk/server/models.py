@@ -27,23 +27,6 @@ Text = Annotated[str, Meta(max_length=TEXT_BYTES)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class ServerInfo(msgspec.Struct, frozen=True):
-    """The server and how much it looks after."""
-
-    pid: int
-    version: str
-    started_ms: int
-    uptime_ms: int
-    epoch: int
-    seq: int
-    home: str
-    socket: str
-    live: int
-    pending: int
-    running: int
-    clusters: list[str]
-
-
 class Empty(msgspec.Struct, frozen=True):
     """Nothing to say beyond the status."""
 

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from stellwerk.engine.loop import Engine
-    from stellwerk.server.belongings import Belongings
-    from stellwerk.server.limiting import people_of
     from stellwerk.server.machines import Machines
-    from stellwerk.server.peer import own_uid
     from stellwerk.server.services import Services
     from stellwerk.store import Store
 
@@ -213,11 +210,16 @@ async def _begin(
     store: "Store", settings: Settings, options: Options
 ) -> "tuple[Services, Engine, Machines]":
     """The engine on its state, with its drivers, and what handlers are given."""
+    from stellwerk.drivers.local.shared import SharedDriver
     from stellwerk.drivers.registry import driver_factory
     from stellwerk.engine.clock import SystemClock
     from stellwerk.engine.loop import Engine
+    from stellwerk.server.belongings import Belongings
+    from stellwerk.server.limiting import people_of
     from stellwerk.server.machines import Machines
+    from stellwerk.server.peer import own_uid
     from stellwerk.server.services import Identity, Services
+    from stellwerk.server.things import as_whom
 
     clock = SystemClock()
     started_ms = clock.now_ms()
@@ -226,12 +228,13 @@ async def _begin(
     )
     over_ssh = Machines(Path(settings.home), store.blobs, clock.now_ms)
     people = people_of(settings, own_uid(), options.socket_group)
+    shared = SharedDriver(local, store.blobs, as_whom(store)) if people.shared else None
     belongings = Belongings(
         Path(settings.home) / "belongings.json", people.owner, shared=people.shared
     )
     engine = Engine(
         store,
-        [local, *over_ssh.load()],
+        [shared or local, *over_ssh.load()],
         clock,
         limits=people.limits,
         marked=belongings.marked,
@@ -246,6 +249,7 @@ async def _begin(
         people=people,
         belongings=belongings,
     )
+    services.hosts = shared
     return services, engine, over_ssh
 
 

@@ -44,6 +44,7 @@ TABLE: dict[str, Rule] = {
     "auth/token": Rule(401, 4, "Not allowed without the token"),
     "phase/": Rule(409, 1, "It can't be done to it now"),
     "key/": Rule(409, 2, "The key belongs to another request"),
+    "guest/": Rule(409, 1, "This runtime has nothing to do here"),
     "exec/": Rule(409, 1, "Nothing can be run inside of it now"),
     "resume/": Rule(409, 1, "It can't be gone on from"),
     "resume/unreachable": Rule(503, 6, "Its checkpoints can't be looked at now"),

@@ -5,7 +5,7 @@ The engine is a small protocol here, so that the API can be tested without one.
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -23,6 +23,7 @@ from stellwerk.core.view import View
 from stellwerk.drivers.base import DriverError, Folders, Tidies
 from stellwerk.engine.placements import Placements
 from stellwerk.server.belongings import Belongings
+from stellwerk.server.callers import Callers, Hosts
 from stellwerk.server.feed import Feed
 from stellwerk.server.gate import Gate
 from stellwerk.server.keys import Keys
@@ -80,6 +81,10 @@ class Engine(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch of this leader."""
+        ...
+
+    def look_again(self, cluster: str) -> None:
+        """Says that whose a cluster is, or whom it serves, has changed."""
         ...
 
     def notify(self) -> None:
@@ -166,6 +171,9 @@ class Services:
             self.people.owner,
             shared=self.people.shared,
         )
+        self.callers = Callers()
+        self.hosts: Hosts | None = None
+        self._background: set[asyncio.Task[None]] = set()
         self.stopping = asyncio.Event()
         self._newest_ack = store.inbox_newest()  # a server before this one may have ended amid it
 
@@ -177,6 +185,13 @@ class Services:
                 "no-driver", f"no driver serves the cluster {cluster} now", final=False
             )
         return found
+
+    def background(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Starts something that goes on beside requests."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
 
     def owner_of(self, cluster: str) -> str:
         """Whose a cluster is."""

@@ -1,12 +1,13 @@
 """Finds what a request is about, so that its owner is known before anything is done to it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stellwerk.core.model.gates import ARRAY_LABEL
+from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.server.permissions import Rule
 from stellwerk.server.policy import SERVER, Thing
 from stellwerk.server.services import PROJECT, SETTLE_S, Services
-from stellwerk.store import WorkloadFilter
+from stellwerk.store import Store, WorkloadFilter
 
 
 async def thing_of(services: Services, rule: Rule, params: Mapping[str, object]) -> Thing:
@@ -35,3 +36,17 @@ def workload_thing(services: Services, ref: str) -> Thing | None:
     wanted = WorkloadFilter(live=False, labels={ARRAY_LABEL: ref}, project=PROJECT, limit=1)
     rows = services.store.workloads(wanted)
     return Thing("workload", ref, rows[0].workload.owner) if rows else None
+
+
+def as_whom(store: Store) -> Callable[[RunId], str | None]:
+    """As whom runs run: what their allocations say; None of runs that nobody knows."""
+
+    def ask(run: RunId) -> str | None:
+        row = store.workload(workload_of(run), PROJECT)
+        if row is None:
+            return None
+        found = (one for one in row.workload.runs if one.id == run)
+        one = next(found, row.workload.runs[-1] if row.workload.runs else None)
+        return one.allocation.person if one is not None else None
+
+    return ask

@@ -12,7 +12,8 @@ from stellwerk.cli.render.units import duration, plural
 from stellwerk.cli.session import connect
 from stellwerk.client.connection import UnreachableError, answers
 from stellwerk.client.launch import tail
-from stellwerk.client.wire import ServerStatus
+from stellwerk.client.server_wire import ServerStatus
+from stellwerk.config import group_file
 
 STOP_WITHIN_S = 15.0
 POLL_S = 0.01
@@ -24,9 +25,16 @@ def command() -> None:
 
 
 @command.command("start")
+@click.option(
+    "--group",
+    metavar="GROUP",
+    help="Share it with the members of a group from now on, each as themselves; '' ends that.",
+)
 @one_options
-def start(output: Output) -> None:
+def start(group: str | None, output: Output) -> None:
     """Start the server, if it isn't running."""
+    if group is not None:
+        _share_with(group)
     client = connect()
     started = client.ensure_server()
     status = client.server_status()
@@ -35,6 +43,29 @@ def start(output: Output) -> None:
         narrate("next: stw run task.yaml")
     else:
         write_one(status, [], output, name=str(status.pid))
+
+
+def _share_with(group: str) -> None:
+    """Remembers the group in the server's state, so that whatever starts it later knows it too."""
+    import grp
+
+    client = connect(start=False)
+    settings = client.settings
+    if group:
+        try:
+            grp.getgrnam(group)
+        except KeyError:
+            message = f"this machine has no group `{group}`"
+            raise CommandError("server/group", message, "`getent group` lists them") from None
+    if group != settings.text("socket_group") and answers(settings.socket):
+        raise CommandError(
+            "server/running",
+            "the server runs already, and not for that group",
+            "stw server stop, then start it again; jobs go on",
+        )
+    os.makedirs(settings.home, mode=0o700, exist_ok=True)
+    with open(group_file(settings.home), "w", encoding="utf-8") as file:
+        file.write(group + "\n")
 
 
 @command.command("stop")
@@ -119,6 +150,23 @@ def _lines(status: ServerStatus) -> list[str]:
         f"  journal    {status.seq} records, epoch {status.epoch}",
         f"  state      {status.home}",
         f"  socket     {status.socket}",
+        *_people(status),
+    ]
+
+
+def _people(status: ServerStatus) -> list[str]:
+    """Whose server it is, and who asks."""
+    you = status.you
+    if you is None or not (status.shared or you.name != status.owner):
+        return []
+    shared = f"shared; of others' work people see: {status.visibility}"
+    roles = ["an administrator"] if you.is_admin else []
+    roles += [f"in project {you.project}"] if you.project else []
+    roles += [] if you.runtime else ["without a runtime: stw agent start"]
+    said = f" ({', '.join(roles)})" if roles else ""
+    return [
+        f"  owner      {status.owner}, {shared if status.shared else 'for nobody else'}",
+        f"  you are    {you.name}{said}",
     ]
 
 

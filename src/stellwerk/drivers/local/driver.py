@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from stellwerk.core.inventory.facts import cluster_of
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, workload_of
-from stellwerk.core.model.reports import Report, StartRefused
+from stellwerk.core.model.reports import Inventory, Report, StartRefused
 from stellwerk.drivers.agents.conversation import Conversation, check_name
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
@@ -85,6 +87,8 @@ class LocalDriver:
                 await self._news.wait()
 
     def _tell(self, report: Report) -> None:
+        if isinstance(report, Inventory):  # of other people's runs this agent knows nothing
+            report = replace(report, people=("",))
         self._inbox.append(report)
         self._news.set()
 
@@ -92,8 +96,17 @@ class LocalDriver:
 
     async def probe(self) -> Cluster:
         """Asks the agent for the facts of the machine."""
-        answer = await self._talk.ask("probe", timeout_ms=PROBE_MS)
-        return cluster_of(answer["facts"], name=self.cluster, driver=DRIVER, runs=self._talk.live)
+        return cluster_of(await self.facts(), name=self.cluster, driver=DRIVER, runs=self.live)
+
+    async def facts(self) -> dict[str, Any]:
+        """The facts of the machine as the agent tells them."""
+        facts: dict[str, Any] = (await self._talk.ask("probe", timeout_ms=PROBE_MS))["facts"]
+        return facts
+
+    @property
+    def live(self) -> Collection[str]:
+        """The runs that aren't over, as far as the agent has said."""
+        return self._talk.live
 
     async def start(self, order: StartOrder) -> None:
         """Makes the work directory, then has the agent start the run; twice is once."""

@@ -4,7 +4,7 @@ from litestar import delete, get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from stellwerk.server import draining
-from stellwerk.server.handlers.workloads import AnyRequest, actor_of
+from stellwerk.server.handlers.workloads import actor_of
 from stellwerk.server.machine_models import (
     AddCluster,
     Drained,
@@ -16,6 +16,8 @@ from stellwerk.server.machine_models import (
     SshClusters,
 )
 from stellwerk.server.machines import GivenMachines
+from stellwerk.server.owning import add_as
+from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given
 
 
@@ -27,12 +29,12 @@ async def list_ssh_clusters(machines: GivenMachines) -> SshClusters:
 
 @post("/ssh-clusters", tags=["fleet"], summary="Add a cluster over SSH", status_code=200)
 async def add_ssh_cluster(
-    services: Given, machines: GivenMachines, data: JSONBody[AddCluster]
+    request: AnyRequest, services: Given, machines: GivenMachines, data: JSONBody[AddCluster]
 ) -> Looked:
     """Connects to every host. The cluster is kept if one answers and the others are merely off;
     else `added` is false, and each host says what is wrong.
     """
-    return await machines.add(data, services)
+    return await add_as(seeing(request), services, data, machines.add)
 
 
 @post(
@@ -60,6 +62,7 @@ async def remove_ssh_cluster(
     its machines stays, unless `purge` asks for its end.
     """
     hosts = await machines.remove(name, services, actor_of(request), purge=purge)
+    services.belongings.remove(name)
     return RemovedCluster(name, hosts)
 
 
