@@ -110,7 +110,7 @@ def test_files_that_cannot_be_read(stw: Stw, tmp_path: Path) -> None:
 def test_it_says_that_the_server_does_not_queue_by_them(stw: Stw) -> None:
     """Nobody must take it for more than it is."""
     result = stw("queues", "--help")
-    assert "The server does not queue by these objects yet" in " ".join(result.out.split())
+    assert "say what files mean, without a server" in " ".join(result.out.split())
 
 
 def test_bars_show_what_is_borrowed() -> None:

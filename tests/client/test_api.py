@@ -256,11 +256,11 @@ def test_a_fleet_is_applied_once_more_if_the_connection_is_cut(
     """Under the same key, and no third time."""
 
     def apply(_: Asked) -> Any:
-        if len(server.bodies("POST", "/v1/fleet/apply")) in {1, 3, 4}:
+        if len(server.bodies("POST", "/v1/apply")) in {1, 3, 4}:
             return Says([b"{"], cut=True)
         return {"name": "fleet.yaml"}
 
-    server.on("POST", "/v1/fleet/apply", apply)
+    server.on("POST", "/v1/apply", apply)
     assert client.apply_fleet("kind: x").name == "fleet.yaml"
     keys = [one.headers["Idempotency-Key"] for one in server.asked if one.method == "POST"]
     assert len(keys) == 2
@@ -268,7 +268,7 @@ def test_a_fleet_is_applied_once_more_if_the_connection_is_cut(
     client.close()
     with pytest.raises(UnreachableError):
         client.apply_fleet("kind: x")
-    assert len(server.bodies("POST", "/v1/fleet/apply")) == 4
+    assert len(server.bodies("POST", "/v1/apply")) == 4
 
 
 def test_threads_may_share_a_client(server: FakeServer, client: Client) -> None:

@@ -49,7 +49,7 @@ def exit_code_of(error: StellwerkError) -> int:
 
 _USAGE_FAMILIES = (
     "spec", "submit", "place", "workdir", "mount", "config", "usage", "fleet", "data", "if",
-    "placement",
+    "placement", "queue", "apply",
 )  # fmt: skip
 
 

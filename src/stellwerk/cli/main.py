@@ -61,9 +61,16 @@ TABLE: dict[str, Entry] = {
     "lost": Entry(
         "stellwerk.cli.commands.course", "give up runs on machines out of reach", COURSE, "lost"
     ),
-    "queues": Entry(
-        "stellwerk.cli.commands.queues", "what Kueue's objects in files would do", FLEET
+    "queues": Entry("stellwerk.cli.commands.queues", "who waits and runs in each queue", FLEET),
+    "quota": Entry("stellwerk.cli.commands.quota", "who has how much, and what is used", FLEET),
+    "apply": Entry(
+        "stellwerk.cli.commands.objects", "take over queues, placements, clusters", FLEET, "apply"
     ),
+    "get": Entry("stellwerk.cli.commands.objects", "look at applied objects", FLEET, "get"),
+    "diff": Entry(
+        "stellwerk.cli.commands.objects", "how files differ from what there is", FLEET, "diff"
+    ),
+    "delete": Entry("stellwerk.cli.commands.objects", "delete applied objects", FLEET, "delete"),
     "clusters": Entry("stellwerk.cli.commands.clusters", "what there is, and what is free", FLEET),
     "placement": Entry(
         "stellwerk.cli.commands.placement", "policies that choose clusters, and why", FLEET

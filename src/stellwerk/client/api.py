@@ -29,6 +29,7 @@ from stellwerk.client.machines import MachineCalls
 from stellwerk.client.parts import Query, list_query, new_key, part, with_key
 from stellwerk.client.people import PeopleCalls
 from stellwerk.client.placements import PlacementCalls
+from stellwerk.client.queueing import QueueingCalls
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.streams import EventReader, LogReader, Retry
 from stellwerk.client.wire import (
@@ -57,7 +58,9 @@ ASK_BLOBS = 100_000
 LONG_POLL_MS = 25_000
 
 
-class Client(ArrayCalls, Execs, ExplainCalls, PlacementCalls, MachineCalls, PeopleCalls):
+class Client(
+    ArrayCalls, Execs, ExplainCalls, PlacementCalls, QueueingCalls, MachineCalls, PeopleCalls
+):
     """A connection to one server, which is started when it is first needed (`start=False`: not)."""
 
     # submitting

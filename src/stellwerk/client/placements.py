@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from stellwerk.client.fleet import ClusterPage
 from stellwerk.client.parts import part
+from stellwerk.client.queueing import Consequences, ObjectChange
 from stellwerk.client.requests import Requests
 from stellwerk.core.model.errors import Notice, StellwerkError
 
@@ -100,6 +101,8 @@ class Applied(Struct):
     moved: list[AppliedPlacement] = []
     notices: list[Notice] = []
     seq: int = 0
+    objects: list[ObjectChange] = []
+    consequences: Consequences | None = None
 
 
 class RuleChange(Struct):
@@ -261,7 +264,7 @@ class PlacementCalls(Requests):
         before; with `dry_run` it only tells what that would change.
         """
         body = {"text": text, "file": file, "name": name, "dry_run": dry_run}
-        return self._order("/v1/fleet/apply", Applied, body, key=key, timeout_s=600, again=True)
+        return self._order("/v1/apply", Applied, body, key=key, timeout_s=600, again=True)
 
     def placements(self) -> tuple[PlacementRow, ...]:
         """All placements, by key."""

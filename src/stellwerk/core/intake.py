@@ -17,9 +17,9 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload
+from stellwerk.core.place.candidates import serves
 from stellwerk.core.queueing_objects import on_apply as on_apply_queues
 from stellwerk.core.queueing_objects import on_delete as on_delete_objects
-from stellwerk.core.place.candidates import serves
 from stellwerk.core.recover.blame import blame, quarantine
 from stellwerk.core.recover.outcome import node_of, outcome
 from stellwerk.core.standing import on_apply, on_delete

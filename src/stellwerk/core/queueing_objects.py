@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from stellwerk.core.describe.queues_checks import problems_together
+from stellwerk.core.describe.queues_checks import Place, problems_together
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.queue_object import KeptObject, ObjectKey, QueueObject
-from stellwerk.core.model.queueing import Pair, QueueObjects, ResourceGroup
+from stellwerk.core.model.queueing import QueueObjects, ResourceGroup
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.state import State
@@ -22,6 +22,20 @@ from stellwerk.core.state.queueing import together
 
 DEFAULT_NAMESPACE = "default"
 Kept = Mapping[ObjectKey, KeptObject]
+
+
+class QueueingNow(Struct, frozen=True):
+    """The objects of queueing with all live work, at one moment."""
+
+    kept: dict[ObjectKey, KeptObject]
+    objects: QueueObjects
+    live: tuple[Workload, ...]
+
+
+def queueing_now(state: State) -> QueueingNow:
+    """What is known now, as a value that stays as it is."""
+    queueing = state.queueing
+    return QueueingNow(dict(queueing.kept), queueing.objects, tuple(state.workloads.values()))
 
 
 class Use(Struct, frozen=True):
@@ -78,7 +92,9 @@ def objects_after(
     return together(left.values())
 
 
-def moved(kept: Kept, put: Iterable[QueueObject]) -> list[Problem]:
+def moved(
+    kept: Kept, put: Iterable[QueueObject], places: Mapping[ObjectKey, Place] | None = None
+) -> list[Problem]:
     """What can't change while an object stands, as work was taken in by what it said before."""
     found = []
     for one in put:
@@ -96,7 +112,8 @@ def moved(kept: Kept, put: Iterable[QueueObject]) -> list[Problem]:
         if before != after:
             message = f"`{path}` of {one.key.shown} is `{before}` and can't become `{after}`"
             help = f"`stw delete {one.kind.lower()} {one.key.path}` first, or use another name"
-            found.append(Problem("queue/immutable", message, help, path=path))
+            file, line, column = (places or {}).get(one.key, ("", 0, 0))
+            found.append(Problem("queue/immutable", message, help, file, line, column, path))
     return found
 
 
@@ -147,14 +164,4 @@ def _references(objects: QueueObjects) -> Iterable[tuple[ObjectKey, ObjectKey]]:
 def _flavors(groups: Iterable[ResourceGroup]) -> list[ObjectKey]:
     return [
         ObjectKey("ResourceFlavor", "", one.flavor) for group in groups for one in group.flavors
-    ]
-
-
-def pairs_of(groups: Iterable[ResourceGroup]) -> list[Pair]:
-    """What quota is counted by in groups, in their order."""
-    return [
-        Pair(one.flavor, resource)
-        for group in groups
-        for one in group.flavors
-        for resource in group.covered
     ]

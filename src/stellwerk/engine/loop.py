@@ -40,6 +40,7 @@ from stellwerk.core.model.reports import (
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
+from stellwerk.core.queueing_objects import QueueingNow, queueing_now
 from stellwerk.core.standing import OwnMade, on_answers, on_own_answers
 from stellwerk.core.state import IMAGE_SCHEMA, State, fold
 from stellwerk.core.version import CORE_VERSION
@@ -159,6 +160,10 @@ class Engine:
     def view(self) -> View:
         """An immutable cut of what is known now, as the next cycle would see it."""
         return self._viewer.take(self._now())
+
+    def queueing(self) -> QueueingNow:
+        """The objects of queueing with all live work, as they are now."""
+        return queueing_now(self.state)
 
     def usage(self, run: RunId) -> Usage | None:
         """What a live run uses, as last sampled."""

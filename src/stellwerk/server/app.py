@@ -32,6 +32,7 @@ from stellwerk.server.handlers import (
     people,
     placements,
     plan,
+    queueing,
     runtimes,
     workloads,
 )
@@ -64,6 +65,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *fleet.HANDLERS,
     *machines.HANDLERS,
     *placements.HANDLERS,
+    *queueing.HANDLERS,
     *events.HANDLERS,
     *blobs.HANDLERS,
     *gc.HANDLERS,

@@ -6,22 +6,27 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from stellwerk.core.describe.fleet import FleetRead, read_fleet
+from stellwerk.core.describe.applied import KINDS, AppliedRead, read_applied
+from stellwerk.core.describe.fleet import FleetRead
 from stellwerk.core.inventory.live import FleetFacts
 from stellwerk.core.inventory.merge import merge
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.commands import ApplyFleet
+from stellwerk.core.model.commands import ApplyFleet, ApplyQueues
 from stellwerk.core.model.errors import Notice, Problem, SpecError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.ids import BlobHash
 from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.scoring import ScoreSource
 from stellwerk.core.model.standing import NOT_YET, Declared, Standing
+from stellwerk.core.queueing_changes import changes_of
+from stellwerk.core.queueing_objects import QueueingNow, moved
 from stellwerk.core.standing import left_to_jobs
 from stellwerk.engine.placements import Placements
 from stellwerk.engine.standing_work import read_facts
 from stellwerk.server import standing_models as models
 from stellwerk.server.placements import condition
+from stellwerk.server.queueing import change_view
 from stellwerk.store import Store
 
 NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,79}")
@@ -35,13 +40,24 @@ class Reading(msgspec.Struct, frozen=True):
     name: str
     read: FleetRead
     facts: FleetFacts
+    objects: tuple[QueueObject, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def of_a_fleet(self) -> bool:
+        """Whether it says anything of a fleet, not of queueing alone."""
+        return bool(self.facts.sources or self.facts.placements or self.facts.score_sources)
 
 
-def read(body: models.ApplyBody, now_ms: int) -> Reading:
-    """Reads a file; raises SpecError with everything that is wrong with it."""
+def read(body: models.ApplyBody, now_ms: int, queueing: QueueingNow) -> Reading:
+    """Reads a file; raises SpecError with everything that is wrong with it, by itself or beside the
+    objects of queueing that there are.
+    """
     name = body.name or os.path.basename(body.file) or STDIN
-    found = read_fleet(body.text, file=body.file, now_ms=now_ms)
-    problems = list(found.problems)
+    whole = read_applied(body.text, file=body.file, now_ms=now_ms, known=queueing.objects)
+    found = whole.fleet
+    problems = [*whole.problems, *moved(queueing.kept, whole.objects, whole.places)]
+    problems += _nothing(whole, body.file)
     if NAME.fullmatch(name) is None:
         message = f"`{name[:80]}` can't be the name of a fleet file"
         help = "letters, digits, `-`, `_` and `.`; give one with `--as NAME`"
@@ -50,7 +66,18 @@ def read(body: models.ApplyBody, now_ms: int) -> Reading:
     if problems:
         raise SpecError(problems)
     keys = tuple(one.key for one in found.placements)
-    return Reading(name, found, FleetFacts(found.sources, keys, found.score_sources))
+    facts = FleetFacts(found.sources, keys, found.score_sources)
+    return Reading(name, found, facts, whole.objects, whole.notices)
+
+
+def _nothing(whole: AppliedRead, file: str) -> list[Problem]:
+    """That a file has objects, and none of them means anything here."""
+    counted = whole.objects or whole.fleet.sources or whole.fleet.placements
+    if counted or whole.fleet.score_sources or whole.problems or not whole.passed_over:
+        return []
+    told = whole.notices[0].message if whole.notices else "its objects are of other kinds"
+    message = f"nothing in the file can be applied: {told}"
+    return [Problem("apply/nothing", message, f"kinds are {', '.join(KINDS)}", file=file)]
 
 
 def _troubles(placements: Sequence[Placement], body: models.ApplyBody) -> list[Problem]:
@@ -60,6 +87,18 @@ def _troubles(placements: Sequence[Placement], body: models.ApplyBody) -> list[P
     from stellwerk.core.place.placement_problems import problems_in
 
     return problems_in(placements, body.text, body.file)
+
+
+def commands_of(
+    store: Store, body: models.ApplyBody, one: Reading, was: "Was"
+) -> list[ApplyFleet | ApplyQueues]:
+    """The commands that take a file over: of a fleet where it says or said anything of one."""
+    found: list[ApplyFleet | ApplyQueues] = []
+    if one.of_a_fleet or was.known is not None or not one.objects:
+        found.append(command_of(store, body, one, was))
+    if one.objects:
+        found.append(ApplyQueues(one.objects))
+    return found
 
 
 def command_of(store: Store, body: models.ApplyBody, one: Reading, was: "Was") -> ApplyFleet:
@@ -90,10 +129,13 @@ def answer(
     one: Reading,
     was: "Was",
     now: dict[str, tuple[list[str], list[models.ConditionView]]],
+    queueing: QueueingNow,
     *,
     dry_run: bool,
 ) -> models.Applied:
-    """What a file changed, or would change; `now` are the decisions after it."""
+    """What a file changed, or would change; `now` are the decisions after it, `queueing` the
+    objects of queueing before it.
+    """
     clusters = {each.name: each for each in one.read.fleet.clusters}
     declared = was.declared
     own = [placement.key for placement in one.read.placements]
@@ -122,10 +164,13 @@ def answer(
             *_emptied(moved, one.name, dry_run=dry_run),
             *_from_others(was, own),
             *_of_jobs(one.read.placements),
-            *one.read.notices,
+            *one.notices,
             *_left_out(was, own),
         ],
         seq=store.seq(),
+        objects=[
+            change_view(each, whole=dry_run) for each in changes_of(queueing.kept, one.objects)
+        ],
     )
 
 

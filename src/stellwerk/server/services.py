@@ -19,6 +19,7 @@ from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Run, Workload
+from stellwerk.core.queueing_objects import QueueingNow
 from stellwerk.core.view import View
 from stellwerk.drivers.base import DriverError, Folders, Tidies
 from stellwerk.engine.placements import Placements
@@ -103,6 +104,10 @@ class Engine(Protocol):
         """An immutable cut of what is known now."""
         ...
 
+    def queueing(self) -> QueueingNow:
+        """The objects of queueing with all live work, as they are now."""
+        ...
+
     def usage(self, run: RunId) -> Usage | None:
         """What a live run uses, as last sampled."""
         ...
@@ -175,6 +180,8 @@ class Services:
         self.hosts: Hosts | None = None
         self._background: set[asyncio.Task[None]] = set()
         self.stopping = asyncio.Event()
+        self.applying = asyncio.Lock()
+        """Whoever looks at what there is, to change it, does so alone."""
         self._newest_ack = store.inbox_newest()  # a server before this one may have ended amid it
 
     def driver(self, cluster: str) -> ReadsLogs:

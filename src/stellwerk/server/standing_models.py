@@ -4,6 +4,7 @@ import msgspec
 
 from stellwerk.core.model.errors import Notice
 from stellwerk.core.model.placing import Explained, Trouble
+from stellwerk.server.queueing_models import Consequences, ObjectChangeView
 
 
 class ApplyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,6 +104,8 @@ class Applied(msgspec.Struct, frozen=True):
     moved: list[AppliedPlacement]
     notices: list[Notice]
     seq: int
+    objects: list[ObjectChangeView] = []
+    consequences: Consequences | None = None
 
 
 class Deleted(msgspec.Struct, frozen=True):

@@ -1,11 +1,10 @@
 """`stw placement`: standing policies that choose clusters, what they chose, and why."""
 
-import sys
-
 import click
 
+from stellwerk.cli.commands.objects import apply_files
 from stellwerk.cli.completing import complete_file
-from stellwerk.cli.errors import USAGE, CommandError, usage
+from stellwerk.cli.errors import CommandError, usage
 from stellwerk.cli.output import (
     Output,
     list_options,
@@ -19,10 +18,6 @@ from stellwerk.cli.render import placement as render
 from stellwerk.cli.session import connect, now_ms, remembered
 from stellwerk.client.api import Client
 from stellwerk.client.placements import key_of
-from stellwerk.client.refusals import ApiError
-
-STDIN = "-"
-EMPTIED = "placement/emptied"
 
 
 def complete_placements(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -78,33 +73,7 @@ def apply(file: str, name: str, dry_run: bool, output: Output) -> None:
     A file is known by its name: applied again, clusters that aren't in it any more are no longer
     declared. Placements stay until they are deleted. With one fault nothing of it counts.
     """
-    text = _read(file)
-    shown = "" if file == STDIN else file
-    try:
-        applied = connect().apply_fleet(text, file=shown, name=name, dry_run=dry_run)
-    except ApiError as error:
-        if error.exit_code == USAGE:
-            narrate("nothing was changed")
-        raise
-    if output.for_people:
-        for notice in applied.notices[:10]:
-            word = "warning" if notice.code == EMPTIED else "note"
-            narrate(f"{word}: {notice.message}" + (f"; {notice.help}" if notice.help else ""))
-    write_one(applied, render.applied_lines(applied), output, name=applied.name)
-    if output.for_people:
-        again = f"next: stw placement apply -f {file}"
-        narrate(again if dry_run else "next: stw placement, or: stw clusters")
-
-
-def _read(file: str) -> str:
-    if file == STDIN:
-        return sys.stdin.read()
-    try:
-        with open(file, encoding="utf-8") as opened:
-            return opened.read()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it isn't UTF-8 text"
-        raise usage("usage/file", f"{file} can't be read: {why}") from error
+    apply_files((file,), name, output, dry_run=dry_run, then="stw placement apply")
 
 
 @command.command("show", epilog="Example: stw placement show vision/training -o yaml")

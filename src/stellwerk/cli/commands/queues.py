@@ -1,6 +1,6 @@
-"""`stw queues`: reads Kueue's objects from files and says who would start, and why others wait.
+"""`stw queues`: how work stands in the server's queues, and what queues in files would do.
 
-No server is asked or started: what is in the files is all there is.
+For `plan` and `check` no server is asked or started: what is in the files is all there is.
 """
 
 import sys
@@ -10,10 +10,18 @@ from msgspec import Struct
 
 from stellwerk.cli.completing import complete_file
 from stellwerk.cli.errors import usage
-from stellwerk.cli.output import Output, narrate, one_options, write_one
+from stellwerk.cli.output import (
+    Output,
+    list_options,
+    narrate,
+    one_options,
+    write_list,
+    write_one,
+)
 from stellwerk.cli.render.queues import lines_of
+from stellwerk.cli.render.quota import queue_columns
 from stellwerk.cli.render.units import plural
-from stellwerk.cli.session import now_ms
+from stellwerk.cli.session import connect, now_ms
 from stellwerk.core.describe.queues import QueuesRead, read_queues
 from stellwerk.core.model.errors import Notice
 from stellwerk.core.queue.planned import planned_of
@@ -30,13 +38,29 @@ class Checked(Struct, frozen=True):
     notices: tuple[Notice, ...]
 
 
-@click.group("queues", epilog=EXAMPLE)
-def command() -> None:
-    """Say what Kueue's objects in files mean: who would start, and why others wait.
+@click.group("queues", invoke_without_command=True, epilog=EXAMPLE)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """ClusterQueues: how many wait, hold quota and run. Without a subcommand all are listed.
 
-    Without a server, and without changing anything. The server does not queue by these objects
-    yet: what it runs waits in `stw queue`.
+    `stw apply -f FILE` brings them; `plan` and `check` say what files mean, without a server.
     """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(ls)
+
+
+@command.command("ls", epilog="Example: stw queues ls -o wide")
+@list_options
+def ls(output: Output = Output()) -> None:  # noqa: B008 - a named tuple of plain values
+    """List ClusterQueues: how many wait, hold quota and run, and what of the quota is used."""
+    write_list(
+        connect().cluster_queues(),
+        queue_columns(),
+        output,
+        name=lambda one: one.name,
+        empty="there are no ClusterQueues",
+        then="next: stw quota, stw queue, or: stw apply -f FILE",
+    )
 
 
 FILES = click.option(

@@ -1,6 +1,7 @@
 """Placements and declared fleets: applying, looking, explaining, deleting."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from litestar import get, post
@@ -12,7 +13,8 @@ from stellwerk.server import standing_models as models
 from stellwerk.server.handlers.workloads import EFFECT_S, AnyRequest, actor_of
 from stellwerk.server.placement_differences import difference as compare
 from stellwerk.server.placements import PlacementPages
-from stellwerk.server.services import SETTLE_S, Given
+from stellwerk.server.services import PROJECT, SETTLE_S, Given
+from stellwerk.store import NewCommand
 
 FLEET_BYTES = 300 * 2**20
 DECIDED_S = 5.0
@@ -26,9 +28,9 @@ SecondOf = Annotated[str, QueryParameter(name="second", description="The id of a
 
 
 @post(
-    "/fleet/apply",
+    ["/apply", "/fleet/apply"],
     tags=["fleet"],
-    summary="Apply a fleet file",
+    summary="Apply a file",
     status_code=200,
     request_max_body_size=FLEET_BYTES,
 )
@@ -36,23 +38,34 @@ async def apply(
     data: JSONBody[models.ApplyBody], request: AnyRequest, services: Given
 ) -> models.Applied:
     """Takes over placements, and what is declared of clusters, in the place of what the file of
-    this name said before. What can't be understood or decided is refused with every problem at
-    once, and nothing of the file counts. A dry run tells what would become of it.
+    this name said before, and objects of queueing, each in the place of the one of its name. What
+    can't be understood or decided is refused with every problem at once, and nothing of the file
+    counts. A dry run tells what would become of it.
     """
     store, engine = services.store, services.engine
-    await services.settled(SETTLE_S)
-    one = await asyncio.to_thread(applying.read, data, services.clock.now_ms())
-    was = await asyncio.to_thread(applying.before, store, one.name)
-    if data.dry_run:
-        now = await asyncio.to_thread(applying.would_be, engine.placements, one)
-        return await asyncio.to_thread(applying.answer, store, one, was, now, dry_run=True)
-    command = await asyncio.to_thread(applying.command_of, store, data, one, was)
-    await services.order(command, actor_of(request), request.headers.get("idempotency-key", ""))
-    await services.settled(EFFECT_S)
+    async with services.applying:
+        await services.settled(SETTLE_S)
+        queueing = engine.queueing()
+        one = await asyncio.to_thread(applying.read, data, services.clock.now_ms(), queueing)
+        was = await asyncio.to_thread(applying.before, store, one.name)
+        if data.dry_run:
+            now = await asyncio.to_thread(applying.would_be, engine.placements, one)
+            tell = partial(applying.answer, store, one, was, now, queueing, dry_run=True)
+            return await asyncio.to_thread(tell)
+        commands = await asyncio.to_thread(applying.commands_of, store, data, one, was)
+        key = request.headers.get("idempotency-key", "")
+        await services.take(
+            [
+                NewCommand(actor_of(request), PROJECT, f"{key}{'+' * at}" if key else "", command)
+                for at, command in enumerate(commands)
+            ]
+        )
+        await services.settled(EFFECT_S)
     await engine.decided(DECIDED_S)
     standing = await asyncio.to_thread(store.placements)
     now = applying.decided_of(standing)
-    return await asyncio.to_thread(applying.answer, store, one, was, now, dry_run=False)
+    tell = partial(applying.answer, store, one, was, now, queueing, dry_run=False)
+    return await asyncio.to_thread(tell)
 
 
 @get("/placements", tags=["fleet"], summary="All placements")
