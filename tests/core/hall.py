@@ -6,7 +6,7 @@ import msgspec
 
 from stellwerk.core import gates
 from stellwerk.core.intake import on_command, on_plan, on_report
-from stellwerk.core.invariants import overbooks, violations
+from stellwerk.core.invariants import overbooks, overcharges, violations
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.actions import Plan, StartRun
@@ -60,6 +60,7 @@ class Hall:
         for event in events:
             if isinstance(event, ev.RunPlanned):
                 assert not overbooks(self.state, event)
+                assert not overcharges(self.state, event)
             record = ev.Record(self.state.seq + 1, self.now_ms, 1, actor, "p", event)
             fold(self.state, record)
             self.journal.append(msgspec.json.encode(record))

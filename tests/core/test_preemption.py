@@ -270,7 +270,7 @@ def test_a_queue_that_is_held_and_drained_gives_up_what_runs() -> None:
         key = hall.submit(TWO, queue="team")
         hall.settle()
         hall.seen(key)
-        hall.apply(queueing(a_queue("team", 4, stop=stop)))  # type: ignore[arg-type]
+        hall.apply(queueing(a_queue("team", 4, stop=stop)))
         hall.cycle()
         assert bool(hall.workload(key).runs[-1].notice) == (stop == "HoldAndDrain")
         assert hall.cycle() == []

@@ -9,12 +9,13 @@ from stellwerk.core.model.ids import workload_of
 from stellwerk.core.model.workload import ENDED
 from stellwerk.core.place.candidates import serves
 from stellwerk.core.place.room import Room
+from stellwerk.core.queue.tree import QuotaTree
 from stellwerk.core.state import State, queue_key
 
 
 def violations(state: State) -> list[str]:
     """Gives every broken invariant in words; an empty list is a sound state."""
-    return [*_runs(state), *_queues(state), *_reasons(state)]
+    return [*_runs(state), *_queues(state), *_reasons(state), *_quota(state)]
 
 
 def overbooks(state: State, planned: ev.RunPlanned) -> list[str]:
@@ -48,6 +49,49 @@ def overbooks(state: State, planned: ev.RunPlanned) -> list[str]:
         ):
             if held and left < 0:
                 found.append(f"{where}: overbooked by {-left}")
+    return found
+
+
+def overcharges(state: State, planned: ev.RunPlanned) -> list[str]:
+    """Says where a start, before it is folded, takes more than its queue has on any level.
+
+    Quota may be lowered below what is in use; so only starts are to blame.
+    """
+    objects, holding = state.queueing.objects, planned.holding
+    if holding is None:
+        return []
+    tree = QuotaTree(objects.queues, objects.cohorts)
+    for key in state.quota.holders:
+        run = state.workloads[key].live_run
+        held = run.holding if run is not None else None
+        if held is not None and held.queue in tree.queues:
+            tree.queues[held.queue].add(held.usage)
+    node = tree.queues.get(holding.queue)
+    if node is None:
+        return [f"{planned.run} takes quota of {holding.queue}, which isn't there"]
+    return [
+        f"{planned.run} takes {amount} of {pair} in {holding.queue}, which has {free}"
+        for pair, amount in holding.usage.items()
+        if amount > (free := max(0, node.available(pair)))
+    ]
+
+
+def _quota(state: State) -> list[str]:
+    """Who holds quota runs; who was promised a place waits, and what is in its way has notice."""
+    found = []
+    runs = {key: one.live_run for key, one in state.workloads.items()}
+    holders = sorted(key for key, run in runs.items() if run is not None and run.holding)
+    claims = sorted(key for key, one in state.workloads.items() if one.claim is not None)
+    if sorted(state.quota.holders) != holders or sorted(state.quota.claims) != claims:
+        found.append("who holds quota or was promised a place isn't who is listed")
+    for key in claims:
+        claimant = state.workloads[key]
+        if claimant.phase != "Pending":
+            found.append(f"{key} is {claimant.phase} and was promised a place")
+        for victim in claimant.claim.victims if claimant.claim is not None else ():
+            run = runs.get(workload_of(victim))
+            if run is not None and run.id == victim and not run.notice:
+                found.append(f"{victim} is in the way of {key} and wasn't told to stop")
     return found
 
 

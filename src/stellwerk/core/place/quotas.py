@@ -195,8 +195,8 @@ class Quotas:
         """Why a shape doesn't start, as it is now; ``stopped`` are those stopped for its head."""
         queue = door.queue
         if queue is None or door.reason is not None:
-            reasons = () if door.reason is None else (door.reason,)
-            return Why(reasons, list, lambda: QuotaSaid(door.name))
+            refused = () if door.reason is None else (door.reason,)
+            return Why(refused, list, lambda: QuotaSaid(door.name))
         offers = self.asked(queue, shape).offers
         fitting = self.asked(queue, shape).fitting
 

@@ -114,15 +114,15 @@ class Quota:
         while self._added:
             node, usage = self._added.pop()
             node.remove(usage)
-        for one in self._left:
-            self.leaving.pop(one.key, None)
-            one.evicted = False
+        for holder in self._left:
+            self.leaving.pop(holder.key, None)
+            holder.evicted = False
         self._left, self._states, self._soonest, self._refreshed_ms = [], {}, {}, -1
         now = {one.workload: one for one in held}
         changed = False
         for key, known in list(self.held.items()):
-            one = now.get(WorkloadId(key))
-            if one is None or not one.alike(known):
+            same = now.get(WorkloadId(key))
+            if same is None or not same.alike(known):
                 self._drop(key)
                 changed = True
         for key, one in now.items():
