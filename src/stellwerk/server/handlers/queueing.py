@@ -27,9 +27,7 @@ QueueOf = Annotated[
 ]
 
 
-@get(
-    "/queueing/objects", tags=["queues"], summary="Objects of queueing", opt={"open_to_group": True}
-)
+@get("/queueing/objects", tags=["queues"], summary="Objects of queueing")
 async def list_objects(
     services: Given, kind: KindOf = "", name: NameOf = "", namespace: NamespaceOf = ""
 ) -> models.Objects:
@@ -86,7 +84,7 @@ async def delete_objects(
     return models.DeletedObjects(data.dry_run, views, uses, services.store.seq())
 
 
-@get("/queueing/queues", tags=["queues"], summary="ClusterQueues", opt={"open_to_group": True})
+@get("/queueing/queues", tags=["queues"], summary="ClusterQueues")
 async def list_queues(services: Given) -> models.QueueRows:
     """Each ClusterQueue with how many wait, hold quota and run, and what of it is used."""
     await services.settled(SETTLE_S)
@@ -95,7 +93,7 @@ async def list_queues(services: Given) -> models.QueueRows:
     return models.QueueRows(rows, services.store.seq())
 
 
-@get("/queueing/quota", tags=["queues"], summary="Quota", opt={"open_to_group": True})
+@get("/queueing/quota", tags=["queues"], summary="Quota")
 async def show_quota(services: Given, name: QueueOf = "") -> models.Quota:
     """The quota trees from their roots down: what each cohort and queue has, lends, may borrow,
     uses, and could use more now.
