@@ -17,9 +17,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.model.actions import StartRun
+from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import RunId, WorkloadId, run_id
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import starts
+from stellwerk.core.queue.quota import Held
 from stellwerk.core.view import ShapeView, View
 
 MOST_STEPS = 5_000
@@ -149,6 +151,7 @@ class _Future:
         self._clusters = {one.cluster.name: one for one in view.clusters}
         self._shapes: dict[str, ShapeView] = {shape.id: shape for shape in view.shapes}
         self._unseen = {shape.id: shape.count - len(shape.heads) for shape in view.shapes}
+        self._held = {one.run: one for one in view.held}
         self._ends: list[tuple[int, RunId, str, int]] = []
         for name, cluster in self._clusters.items():
             for run, _ in cluster.allocations:
@@ -182,6 +185,8 @@ class _Future:
             shapes=tuple(self._shapes.values()),
             stops=(),
             next_due_ms=0,
+            held=tuple(self._held.values()),
+            claims=(),
         )
 
     def _start(self, start: StartRun, now_ms: int) -> None:
@@ -197,7 +202,27 @@ class _Future:
         self._clusters[name] = replace(
             cluster, allocations=(*cluster.allocations, (run, start.allocation))
         )
+        if start.holding is not None:
+            self._hold(start, start.holding, run, now_ms)
         self._will_end(run, name, now_ms, self._known.waiting.get(start.workload, UNKNOWN))
+
+    def _hold(self, start: StartRun, holding: Holding, run: RunId, now_ms: int) -> None:
+        """Counts its quota; nobody is stopped in a future, so it doesn't matter whose it is."""
+        self._held[run] = Held(
+            workload=start.workload,
+            version=start.workload_version,
+            run=run,
+            name="",
+            local_queue="",
+            priority=0,
+            order=0,
+            holding=holding,
+            allocation=start.allocation,
+            planned_ms=now_ms,
+            since_ms=now_ms,
+            grace_ms=0,
+            stuck=True,
+        )
 
     def _take_head(self, key: str, shape: ShapeView) -> None:
         if len(shape.heads) > 1:
@@ -222,6 +247,7 @@ class _Future:
         while self._ends and self._ends[0][0] <= now_ms:
             _, over, name, known_from = heappop(self._ends)
             self._fewest = min(self._fewest, known_from)
+            self._held.pop(over, None)
             cluster = self._clusters[name]
             left = tuple((run, held) for run, held in cluster.allocations if run != over)
             self._clusters[name] = replace(cluster, allocations=left)
