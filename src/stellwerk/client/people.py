@@ -1,5 +1,6 @@
 """The client's part in a server that several people use: one's runtime, sharing, what was used."""
 
+import os
 from importlib import import_module
 from typing import cast
 from urllib.parse import urlencode
@@ -9,6 +10,7 @@ from msgspec import Struct
 from stellwerk.client.parts import part
 from stellwerk.client.requests import Requests
 from stellwerk.client.server_wire import ServerStatus
+from stellwerk.config import machine_file
 
 
 class Shared(Struct):
@@ -53,6 +55,8 @@ class PeopleCalls(Requests):
     def offer_runtime(self) -> bool:
         """Starts one's own runtime where somebody else's server needs it; says whether it had to.
 
+        Whoever runs that server can have it start anything as oneself. So it is started unasked
+        only for the server that the machine's administrator names, or where it was started before.
         On a server of one's own nothing is done, and nothing asked.
         """
         path = self.transport.path
@@ -61,7 +65,13 @@ class PeopleCalls(Requests):
         status = self.server_status()
         if not status.shared or status.you is None or status.you.runtime:
             return False
-        return cast(bool, import_module("stellwerk.client.guest").start(self.settings, status))
+        guest = import_module("stellwerk.client.guest")
+        is_the_machines = self.settings.all["socket"].origin == machine_file(os.environ)
+        if not is_the_machines and not os.path.isdir(guest.folder_of(self.settings, status.home)):
+            if self.tell is not None:
+                self.tell(f"{status.owner} runs this server: stw agent start has it work as you")
+            return False
+        return cast(bool, guest.start(self.settings, status))
 
     def share_cluster(self, name: str, users: list[str]) -> Shared:
         """Lets exactly these users use a cluster of one's own; `*` is everybody."""
@@ -75,8 +85,6 @@ class PeopleCalls(Requests):
 
 def is_foreign(socket: str) -> bool:
     """Whether somebody else's server has bound this socket."""
-    import os
-
     try:
         return os.stat(socket).st_uid != os.getuid()
     except OSError:

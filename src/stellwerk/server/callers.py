@@ -31,9 +31,13 @@ class Hosts(Protocol):
 
 
 class Line:
-    """One connection as streams of bytes; ``carry`` it between the two sides of a request."""
+    """One connection as streams of bytes; ``carry`` it between the two sides of a request.
 
-    def __init__(self) -> None:
+    ``skip`` bytes of the caller's are only there because a request has to begin with something.
+    """
+
+    def __init__(self, skip: int = 0) -> None:
+        self._skip = skip
         self._came: asyncio.Queue[bytes] = asyncio.Queue(64)
         self._rest = b""
         self._to_send = bytearray()
@@ -70,8 +74,10 @@ class Line:
             message = await receive()
             if message["type"] != "http.request":
                 return
-            if message["body"]:
-                await self._came.put(message["body"])
+            body = message["body"][self._skip :]
+            self._skip -= len(message["body"]) - len(body)
+            if body:
+                await self._came.put(body)
             if not message.get("more_body", False):
                 return
 

@@ -111,7 +111,7 @@ async def open_session(
         raise StellwerkError.of("find/session", "nobody waits for this call", "nothing to do")
 
     async def serve(receive: Receive, send: Send) -> None:
-        line = Line()
+        line = Line(skip=1)
         if not waiting.done():
             waiting.set_result(line)
             await line.carry(receive, send, services.stopping)
