@@ -202,8 +202,9 @@ def _undecided(found: Found) -> Found:
 
 
 def _own_absent(cluster: str, absent: Sequence[str]) -> Found:
+    """One that no driver here reaches: told in front where no other would do."""
     reason = Reason("own_no_driver", {"cluster": _some(absent)})
-    return Found(Candidate(cluster, 0, "later", (reason,)))
+    return Found(Candidate(cluster, 0, "never", (reason,)))
 
 
 def _alone(code: str, verdict: Verdict) -> Found:
