@@ -52,6 +52,7 @@ class Computer:
         self.address = f"10.213.{room.number}.{number * 4 + 2}"
         self._outside = f"10.213.{room.number}.{number * 4 + 1}"
         self._switch = room.switch
+        self.hostname = f"pc{number:02}" if room.switch else ""
         if room.switch:
             self.address = f"10.214.{room.number}.{number}"
         self.folder = room.folder / f"m{number}"
@@ -84,6 +85,9 @@ class Computer:
             ("shadow", f"{USER}:*:19000:0:99999:7:::\n"),
         ):
             (etc / name).write_text(Path("/etc", name).read_text() + line)
+        before = self.address.rpartition(".")[0]
+        names = [f"{before}.{each} pc{each:02}" for each in range(1, 30)]
+        (etc / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names]) + "\n")
         self.new_host_key()
         lines = ["UsePAM no", "StrictModes no", f"HostKey {self.folder}/host_key", "PidFile none"]
         lines += ["Subsystem sftp internal-sftp", "PrintMotd no", *self._options]
@@ -134,11 +138,14 @@ class Computer:
             folder = self.folder / "small"
             folder.mkdir(exist_ok=True)
             binds.append(f"mount -t tmpfs -o mode=777,{self._small} tmpfs {folder}")
+        if self.hostname:
+            binds.append(f"mount --bind {etc}/hosts /etc/hosts")
+            binds.append(f"echo {self.hostname} > /proc/sys/kernel/hostname")
         binds += self._show()
         script = " && ".join([*binds, f"exec {SSHD} -D -e -f {self.folder}/sshd_config"])
         with (self.folder / "sshd.log").open("ab") as log:
             self._sshd = subprocess.Popen(
-                ["ip", "netns", "exec", self.name, "sh", "-c", script],
+                ["ip", "netns", "exec", self.name, "unshare", "--uts", "sh", "-c", script],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

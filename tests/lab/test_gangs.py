@@ -1,5 +1,6 @@
 """Jobs over two machines of a room, each in a network of its own, behind real sshds."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.lab.environments import CACHE, TRAINER, Environment
+from tests.lab.environments import CACHE, JAX, TRAINER, Environment
 from tests.lab.room import Computer, Room, a_room, missing
 from tests.lab.test_ssh import PATIENCE_S, Person
-from tests.processes import wait_until
+from tests.processes import wait_gone, wait_until
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 PROGRAMS = Path(__file__).with_name("programs")
@@ -45,7 +46,13 @@ class Lab(Person):
     """Somebody who runs jobs over all of a room."""
 
     def gang(
-        self, script: str, name: str = "job", launcher: str = "", each: int = 0, **more: str
+        self,
+        script: str,
+        name: str = "job",
+        launcher: str = "",
+        each: int = 0,
+        setup: str = "",
+        **more: str,
     ) -> None:
         """Submits a script for two machines, with the programs beside this file as its code."""
         code = self.work / "code"
@@ -58,7 +65,7 @@ class Lab(Person):
         text = (
             f"num_nodes: 2\nresources: {{infra: ssh/lab, cpus: 0.5, labels: {{{written}}}}}\n"
             f"envs: {{{', '.join(f'{key}: {value!r}' for key, value in envs.items())}}}\n"
-            f"workdir: code\nrun: |\n{indented}"
+            f"workdir: code\nsetup: |\n  {setup}\nrun: |\n{indented}"
         )
         (self.work / f"{name}.yaml").write_text(text)
         self.stw("run", "-d", "--name", name, f"{name}.yaml")
@@ -128,3 +135,171 @@ def test_plain_scripts_find_each_other(lab: Lab, one: Computer, other: Computer)
     assert said.count("psum.py") == 2
     assert len([line for line in said if line.startswith("stw")]) == 2
     assert "docker0" not in said
+
+
+def test_torchrun_without_an_argument_trains_over_both(lab: Lab) -> None:
+    """Four ranks on two machines add up what they have."""
+    lab.gang(f"{needs(TRAINER)}/torchrun allreduce.py", each=2)
+    lab.over()
+    assert [line for line in lab.lines() if line.startswith("rank ")] == FOUR
+
+
+def test_processes_of_their_own_meet(lab: Lab) -> None:
+    """The script is started once a process; the one that fails is the end of all, named first."""
+    lab.gang(
+        f"{needs(TRAINER)}/python allreduce.py", launcher="processes", each=2, FAILING_RANK="3"
+    )
+    shown = lab.over(phase="Failed")
+    end = shown["runs"][0]["end"]
+    assert end["code"] == 7
+    assert "this one gives up" in end["last_lines"][-1]
+    assert "rank 3 ended with exit code 7" in end["message"]
+
+
+def test_accelerate_launch_fills_both_machines(lab: Lab) -> None:
+    """It reads no variables, and is told by options."""
+    lab.gang(f"PATH={needs(TRAINER)}:$PATH\naccelerate launch accelerated.py", each=2)
+    lab.over()
+    assert [line for line in lab.lines() if line.startswith("rank ")] == FOUR
+
+
+def test_jax_initializes_over_both(lab: Lab) -> None:
+    """`jax.distributed.initialize()` as it stands, and a sum."""
+    lab.gang(f"{needs(JAX)}/python psum.py", launcher="jax")
+    lab.over()
+    ours = [line for line in lab.lines() if line.startswith("rank ")]
+    assert ours == [f"rank {rank} of 2 on node {rank}: 1" for rank in range(2)]
+
+
+def test_mpi_is_refused_in_words(lab: Lab) -> None:
+    """Nothing starts its ranks on the other machine."""
+    lab.gang("mpirun true", launcher="mpi")
+    shown = lab.over(phase="Failed")
+    assert "starts nothing on other machines yet" in str(shown["reasons"])
+
+
+WAIT = "echo up\nwhile [ ! -e ~/go ]; do sleep 0.1; done\necho down"
+
+
+def go(*computers: Computer) -> None:
+    """Lets the scripts above end."""
+    for computer in computers:
+        (computer.home / "go").touch()
+
+
+@pytest.fixture(autouse=True)
+def no_word_yet(room: Room) -> None:
+    for computer in room.computers:
+        (computer.home / "go").unlink(missing_ok=True)
+
+
+def both_up(lab: Lab) -> None:
+    wait_until(
+        lambda: lab.stw("logs", "job", code=None).count("up") == 2, "both are up", PATIENCE_S
+    )
+
+
+def test_a_killed_server_adopts_a_run_over_both(lab: Lab, one: Computer, other: Computer) -> None:
+    """Commands inside of it reach the machine of their rank, and a notice reaches both."""
+    lab.gang(WAIT, launcher="node")
+    both_up(lab)
+    pid = lab.server_pid()
+    os.kill(pid, signal.SIGKILL)
+    wait_gone(pid)
+    lab.reaches("job", "Running")
+    where = [
+        lab.stw("exec", "job", "--rank", str(rank), "--", "sh", "-c", "echo $HOME").strip()
+        for rank in range(2)
+    ]
+    assert sorted(where) == [str(one.home), str(other.home)]
+    go(one, other)
+    shown = lab.over()
+    assert len(shown["runs"]) == 1
+    assert lab.lines() == ["down", "down", "up", "up"]
+
+
+def test_a_server_killed_before_the_word_gives_it_later(
+    lab: Lab, one: Computer, other: Computer
+) -> None:
+    """The setup of one machine takes its time; no script begins before it, and each once."""
+    setup = f'test "$HOME" != {other.home} || while [ ! -e ~/go ]; do sleep 0.1; done'
+    lab.gang("echo up", launcher="node", setup=setup)
+    claims = [computer.home.glob(CLAIMS) for computer in (one, other)]
+    wait_until(lambda: all(any(found) for found in claims), "claims", PATIENCE_S)
+    pid = lab.server_pid()
+    os.kill(pid, signal.SIGKILL)
+    wait_gone(pid)
+    lab.both_are("ready", "ready")
+    assert lab.show("job")["phase"] == "Starting"
+    go(other)
+    assert len(lab.over()["runs"]) == 1
+    assert lab.lines() == ["up", "up"]
+
+
+def test_a_cut_cable_ends_nothing(lab: Lab, one: Computer, other: Computer) -> None:
+    """The run as a whole is unreachable since then, and goes on."""
+    lab.gang(WAIT, launcher="node")
+    both_up(lab)
+    other.restart_sshd()
+    other.cut()
+    try:
+        lab.both_are("ready", "unreachable")
+        wait_until(lambda: not lab.show("job")["runs"][0]["reachable"], "unreachable", PATIENCE_S)
+        go(one, other)
+        assert lab.show("job")["phase"] == "Running"
+    finally:
+        other.mend()
+    assert len(lab.over()["runs"]) == 1
+    assert lab.lines() == ["down", "down", "up", "up"]
+
+
+def test_a_restarted_machine_ends_the_part_of_the_other(
+    lab: Lab, one: Computer, other: Computer
+) -> None:
+    """It is put back, and named as the reason."""
+    lab.gang(WAIT, launcher="node")
+    both_up(lab)
+    other.cut()
+    other.end_jobs()
+    for started in other.home.glob(CLAIMS):
+        said = json.loads(started.read_text())
+        started.write_text(json.dumps({**said, "boot_id": "another"}))
+    other.restart_sshd()
+    other.mend()
+    wait_until(lambda: len(lab.show("job")["runs"]) == 2, "the next run", PATIENCE_S)
+    first = lab.show("job")["runs"][0]
+    assert first["end"]["how"] == "reboot"
+    assert other.address in str(first["reason"])
+    go(one, other)
+    lab.over()
+
+
+def test_a_machine_that_is_gone_while_it_starts_takes_the_run_back(
+    lab: Lab, one: Computer, other: Computer
+) -> None:
+    """Nothing begins on the other one, and the run is over with that reason."""
+    setup = f'test "$HOME" != {other.home} || while [ ! -e ~/go ]; do sleep 0.1; done'
+    lab.gang("echo up", launcher="node", setup=setup)
+    wait_until(lambda: any(other.home.glob(CLAIMS)), "a claim", PATIENCE_S)
+    other.restart_sshd()
+    other.cut()
+    try:
+        wait_until(lambda: lab.show("job")["runs"][0].get("end"), "taken back", PATIENCE_S)
+        end = lab.show("job")["runs"][0]["end"]
+        assert end["how"] == "start_refused"
+        assert "gang/unreachable" in end["message"]
+        lab.stw("cancel", "job")
+    finally:
+        go(other)
+        other.mend()
+    lab.both_are("ready", "ready")
+    wait_until(lambda: ended(one) and ended(other), "both parts are over", PATIENCE_S)
+    assert "up" not in lab.stw("logs", "job", code=None)
+
+
+CLAIMS = ".local/state/stellwerk/*/*/runtime/runs/*/started.json"
+
+
+def ended(computer: Computer) -> bool:
+    """Whether all that was begun there has an end."""
+    return all((one.parent / "ended.json").exists() for one in computer.home.glob(CLAIMS))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Optional
 from .files import JSONObject
 from .ranks import Processes
 from .spec import Gang
+from .system import now_ms
 
 WAITS = "waiting until all of its machines are ready"
 
@@ -33,6 +34,7 @@ class Barrier:
 
     def __init__(self, gang: Optional[Gang], hands: Hands) -> None:
         self.released = gang is None
+        self.failed_at_ms: Optional[int] = None
         self._gang = gang
         self._hands = hands
         self._told: dict[str, str] = {}
@@ -57,6 +59,10 @@ class Barrier:
         if self._commands is not None:
             self._start(self._commands)
 
+    def rank_failed(self) -> None:
+        """A rank here has failed by itself: the other machines are to hear of it at once."""
+        self.failed_at_ms = self.failed_at_ms or now_ms()
+
     def _start(self, commands: Processes) -> None:
         self._hands.start_ranks(commands, self._told)
 
@@ -69,4 +75,5 @@ class Barrier:
             "prepared": ready is not None,
             "released": self.released,
             "port": ready.meeting_port if ready is not None else "",
+            "failed_at_ms": self.failed_at_ms,
         }

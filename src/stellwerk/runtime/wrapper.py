@@ -246,6 +246,9 @@ class Wrapper:
             self.signals[rank] = -status
         if code != 0 and self.first_failed is None:
             self.first_failed = rank
+            if not self.notice.in_force:
+                self.barrier.rank_failed()
+                self.changed()
         if not self.rank_of:
             self._begin_end("ranks")
             return

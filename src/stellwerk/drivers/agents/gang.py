@@ -40,6 +40,7 @@ class Part(NamedTuple):
     port: str = ""
     done_said: bool = False
     notice: str = ""
+    failed_at_ms: int = 0
 
     @property
     def end(self) -> RunEnd | None:
@@ -75,6 +76,7 @@ def part_of(cluster: str, said: JSONObject, ahead_ms: int = 0) -> Part | None:
         released=far.get("released") is True,
         port=str(far.get("port") or ""),
         done_said=ended.get("done_said") is True,
+        failed_at_ms=max(0, int(far.get("failed_at_ms") or 0) - ahead_ms),
         notice="" if notice.get("withdrawn_at_ms") else str(notice.get("why") or ""),
     )
 
@@ -93,10 +95,10 @@ def lost_part(part: Part, now_ms: int) -> Part:
 
 
 def failed(part: Part) -> bool:
-    """Whether a part is over in a way in which the others can't go on."""
+    """Whether a part is over, or a rank of it, in a way in which the others can't go on."""
     end = part.end
     if end is None:
-        return False
+        return part.failed_at_ms > 0
     return not part.released or end.how != "exited" or end.code != 0 or end.put_back
 
 
@@ -119,12 +121,13 @@ def next_steps(
         return [
             Step("peer", host, {})
             for host, part in sorted(parts.items())
-            if part.end is None and not part.notice and host in connected
+            if part.end is None and not part.notice and not failed(part) and host in connected
         ]
     head = parts.get(0)
-    if head is None or not head.released:
-        count = len(head.hosts) if head is not None else 0
-        ready = len(parts) == count and all(part.prepared for part in parts.values())
+    if head is None:
+        return []
+    if not head.released:
+        ready = len(parts) == len(head.hosts) and all(part.prepared for part in parts.values())
         return [Step("go", 0, {})] if ready and may_go and 0 in connected else []
     if head.report.phase in NOT_BEGUN:
         return []
@@ -141,18 +144,18 @@ def is_begun(parts: Mapping[int, Part]) -> bool:
     return any(part.released for part in parts.values())
 
 
-def together(parts: Mapping[int, Part]) -> RunReport:
+def together(parts: Mapping[int, Part], failures: Sequence[int] = ()) -> RunReport:
     """The report of the whole run; its end is known when those of all parts are.
 
-    Until the head's ranks have begun it is starting: so long it can be started again, or not at
-    all.
+    ``failures`` are hosts in the order in which they were heard to fail. Until the head's ranks
+    have begun the run is starting: so long it can be started again, or not at all.
     """
     reports = [part.report for _, part in sorted(parts.items())]
     first = reports[0]
     some = next(iter(parts.values()))
     at_ms = max(report.at_ms for report in reports)
     if len(parts) == len(some.hosts) and all(report.end is not None for report in reports):
-        return replace(first, phase="Ended", end=whole_end(parts), at_ms=at_ms, why="")
+        return replace(first, phase="Ended", end=whole_end(parts, failures), at_ms=at_ms, why="")
     live = [report for report in reports if report.end is None]
     why = next((report.why for report in live if report.why), "")
     phase: RunPhase = "Starting"
@@ -163,11 +166,11 @@ def together(parts: Mapping[int, Part]) -> RunReport:
     )
 
 
-def whole_end(parts: Mapping[int, Part]) -> RunEnd:
+def whole_end(parts: Mapping[int, Part], failures: Sequence[int] = ()) -> RunEnd:
     """How the run ended: as its deciding part, with what was used by all."""
     ordered = [part for _, part in sorted(parts.items())]
     ends = [part.end for part in ordered if part.end is not None]
-    part = min(ordered, key=_gravity)
+    part = min(ordered, key=lambda one: _gravity(one, failures))
     end = part.end
     assert end is not None
     if _is_done(ordered):
@@ -194,8 +197,12 @@ def _is_done(parts: Sequence[Part]) -> bool:
     return any(part.done_said for part in parts) and all(code == 0 for code in codes)
 
 
-def _gravity(part: Part) -> tuple[int, int, int, int]:
-    """What decides of several ends: a cancellation, a lost host, a notice, the first failure."""
+def _gravity(part: Part, failures: Sequence[int]) -> tuple[int, ...]:
+    """What decides of several ends: a cancellation, a lost host, a notice, the first failure.
+
+    Which failure was first is known from the order in which they were heard; where that isn't
+    known, from the hosts' own clocks.
+    """
     end = part.end
     assert end is not None
     if end.how == "cancelled":
@@ -212,7 +219,9 @@ def _gravity(part: Part) -> tuple[int, int, int, int]:
         rank = 6
     else:
         rank = 4
-    return rank, 0 if end.checkpointed or end.put_back else 1, end.ended_at_ms, part.host
+    heard = failures.index(part.host) if part.host in failures else len(part.hosts)
+    saved = 0 if end.checkpointed or end.put_back else 1
+    return rank, saved, heard, part.failed_at_ms or end.ended_at_ms, part.host
 
 
 def _message(part: Part, end: RunEnd, parts: Sequence[Part]) -> str:

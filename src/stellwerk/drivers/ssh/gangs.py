@@ -46,6 +46,7 @@ class Gang:
         self.generation = generation
         self.hosts = hosts
         self.parts: dict[int, Part] = {}
+        self.failures: list[int] = []
         self.samples: dict[int, RunSample] = {}
         self.wanted = False
         self.go_sent = False
@@ -126,6 +127,8 @@ class Gangs:
             if gang is not None:
                 gang.parts[part.host] = part
                 touched[part.report.run] = gang
+                if failed(part) and not everything and part.host not in gang.failures:
+                    gang.failures.append(part.host)
         if everything:
             self._up[node] = self._now_ms()
             listed = {part.report.run for part in parts}
@@ -160,7 +163,7 @@ class Gangs:
         if gang.taken_back or len(gang.parts) < len(gang.hosts):
             return
         if all(node in self._up for node in gang.live_on()) and (gang.is_over or gang.is_settled):
-            self._tell(together(gang.parts))
+            self._tell(together(gang.parts, gang.failures))
 
     def silent(self, node: str) -> None:
         """A host can't be reached; what hasn't begun doesn't wait for it for ever."""
@@ -180,7 +183,7 @@ class Gangs:
             for run, gang in self._gangs.items()
             if not gang.taken_back and gang.parts and all(n in self._up for n in gang.live_on())
         }
-        settled = [together(g.parts) for _, g in sorted(whole.items()) if g.is_settled]
+        settled = [together(g.parts, g.failures) for _, g in sorted(whole.items()) if g.is_settled]
         waiting = [together(g.parts) for _, g in sorted(whole.items()) if not g.is_settled]
         at_ms = min(self._up.values(), default=0)
         nodes = tuple(sorted(self._up))
