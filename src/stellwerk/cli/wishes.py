@@ -87,7 +87,13 @@ _OPTIONS = (
         shell_complete=complete_clusters,
         help="Only there, e.g. ssh/k017.",
     ),
-    click.option("--priority", metavar="N", help="-1000 to 1000; higher goes first."),
+    click.option(
+        "--priority",
+        "--priority-class",
+        "priority",
+        metavar="N",
+        help="-1000 to 1000, or the name of a priority class; higher goes first.",
+    ),
     click.option("--queue", shell_complete=complete_queues, help="The queue it waits in."),
     click.option("--array", default="", metavar="0-99%8", help="One for each index, 8 at a time."),
     click.option(

@@ -29,6 +29,7 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.limits import NO_LIMITS, Limits
+from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.reports import (
     ClusterReport,
     Inventory,
@@ -160,6 +161,10 @@ class Engine:
     def view(self) -> View:
         """An immutable cut of what is known now, as the next cycle would see it."""
         return self._viewer.take(self._now())
+
+    def queue_objects(self) -> QueueObjects:
+        """The objects of queueing as they are now; any thread may ask."""
+        return self.state.queueing.objects
 
     def queueing(self) -> QueueingNow:
         """The objects of queueing with all live work, as they are now."""

@@ -2,14 +2,15 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
 
 from stellwerk.config import Settings, load
 from stellwerk.core.describe.commands import called
-from stellwerk.core.describe.extras import PREFIX, flags_in_labels
+from stellwerk.core.describe.extras import flags_in_labels
 from stellwerk.core.describe.places import targets
 from stellwerk.core.describe.support import missing_secrets
 from stellwerk.core.lower import Lowered, lower
@@ -23,6 +24,7 @@ from stellwerk.server.models import TEXT_BYTES, VALUE_BYTES, SubmitItem
 from stellwerk.server.mounting import Mounted, mount
 from stellwerk.server.people import Caller
 from stellwerk.server.policy import Policy, Refused, may_have_priority
+from stellwerk.server.queue_choice import class_of, class_problems, queue_problems, with_class
 
 MOST_PROBLEMS = 50
 LOCAL = "local"
@@ -60,6 +62,7 @@ class Accepted(msgspec.Struct, frozen=True, eq=False):
     name: str
     managed: dict[str, str]
     mounted: Mounted = Mounted()
+    has_class: bool = False
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -68,7 +71,7 @@ class Accepted(msgspec.Struct, frozen=True, eq=False):
 
     def _unknown_class(self) -> list[Notice]:
         name = self.read.task.priority_class
-        if not name:
+        if not name or self.has_class:
             return []
         message = f"there is no priority class `{name}`, so its priority is {self.lowered.priority}"
         return [Notice("priority/no-class", message, "write a number from -1000 to 1000")]
@@ -82,6 +85,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     missing_blobs: Callable[[Sequence[str]], Sequence[str]]
     settings: Callable[[], Settings] = load
     queues: Sequence[str] = (DEFAULT_QUEUE,)
+    priority_classes: Mapping[str, int] = MappingProxyType({})
     placements: Callable[[], Sequence[str]] = tuple
     caller: Caller | None = None
     policy: Policy = Policy()
@@ -140,14 +144,15 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
     if problems:
         raise StellwerkError(problems)
     found = read(item)
-    lowered = belonging(lower(found.task), around, problems, item.file)
+    lowered = with_class(lower(found.task), found.task, around.priority_classes)
+    lowered = belonging(lowered, around, problems, item.file)
     if item.in_place:
         lowered = stay_here(lowered, around.clusters, problems)
     mounted = Mounted()
     if targets(found.task):
         mounted = mount(found.task, item.mounts, around.settings(), problems)
     problems += _missing(item, found, around)
-    problems += class_problems(found.task, item)
+    problems += class_problems(found.task, item, around.priority_classes)
     problems += queue_problems(lowered.queue, around.queues, item.file)
     if lowered.shape.placement:
         problems += placement_problems(lowered.shape.placement, around.placements(), item.file)
@@ -160,7 +165,8 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
     managed = {
         ref.name: ref.name for ref in found.task.managed_secrets if ref.name not in found.secrets
     }
-    return Accepted(found, lowered, name_of(found.task, item), managed, mounted)
+    known = class_of(found.task) in around.priority_classes
+    return Accepted(found, lowered, name_of(found.task, item), managed, mounted, has_class=known)
 
 
 def belonging(
@@ -219,33 +225,6 @@ def command_problems(item: SubmitItem) -> list[Problem]:
         help = "send the folder that the command is to run in"
         problems.append(Problem("request/invalid", message, help))
     return problems
-
-
-def queue_problems(queue: str, known: Sequence[str], file: str) -> list[Problem]:
-    """That there is no queue of that name: it would wait where nobody looks for it."""
-    if queue in known:
-        return []
-    from difflib import get_close_matches
-
-    close = get_close_matches(queue, known, 1)
-    there_are = f"is only `{known[0]}`" if len(known) == 1 else f"are {', '.join(known)}"
-    help = f"did you mean `{close[0]}`?" if close else "leave `queue` out, or name one of these"
-    message = f"there is no queue `{queue}`; there {there_are}"
-    return [Problem("submit/queue", message, help, file=file, path="queue")]
-
-
-def class_problems(task: Task, item: SubmitItem) -> list[Problem]:
-    """That there is no priority class of that name: it would wait with another priority.
-
-    The field of `sky` may name one of another system, and is only noted.
-    """
-    name = task.priority_class
-    asked = (item.overrides.get("priority"), task.labels.get(f"{PREFIX}priority"))
-    if not name or name not in asked:
-        return []
-    message = f"there is no priority class `{name}`"
-    help = "write a number from -1000 to 1000; higher goes first"
-    return [Problem("submit/priority-class", message, help, file=item.file, path="priority")]
 
 
 def placement_problems(key: str, known: Sequence[str], file: str) -> list[Problem]:

@@ -17,6 +17,7 @@ from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.queueing_objects import QueueingNow
@@ -102,6 +103,10 @@ class Engine(Protocol):
 
     def view(self) -> View:
         """An immutable cut of what is known now."""
+        ...
+
+    def queue_objects(self) -> QueueObjects:
+        """The objects of queueing as they are now; any thread may ask."""
         ...
 
     def queueing(self) -> QueueingNow:

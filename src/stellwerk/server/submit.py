@@ -35,6 +35,7 @@ from stellwerk.server.ids import Ids
 from stellwerk.server.models import PlanAnswer, SubmitItem, SubmittedMany, Told
 from stellwerk.server.outlook import Outlook, forecast_view
 from stellwerk.server.people import Caller
+from stellwerk.server.queue_choice import class_values, queue_names
 from stellwerk.server.sealing import Vault
 from stellwerk.server.services import PROJECT, SETTLE_S, Services
 from stellwerk.server.waiting_limit import check_waiting
@@ -103,12 +104,14 @@ class Submits:
         return accept(item, self._read, around)
 
     def _around(self, caller: Caller) -> Surroundings:
-        store = self._services.store
+        store, queueing = self._services.store, self._services.engine.queue_objects()
         return Surroundings(
             clusters=[cluster for cluster, _ in store.clusters()],
             known_secrets={info.name for info in store.secrets.list(PROJECT, caller.actor.name)},
             missing_blobs=store.blobs.missing,
             placements=store.placement_keys,
+            queues=queue_names(queueing),
+            priority_classes=class_values(queueing),
             caller=caller,
             policy=self._services.people.policy,
         )

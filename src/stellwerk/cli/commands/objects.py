@@ -64,9 +64,7 @@ def complete_kinds(ctx: click.Context, _param: click.Parameter, incomplete: str)
 @click.command("apply", epilog="Example: stw apply -f queues.yaml --dry-run")
 @FILE
 @click.option("--as", "name", default="", metavar="NAME", help="What a fleet file is known by.")
-@click.option(
-    "--dry-run", is_flag=True, help="Say what would change and follow; change nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Say what would change and follow; change nothing.")
 @one_options
 def apply(files: tuple[str, ...], name: str, dry_run: bool, output: Output) -> None:
     """Take over the objects of files: queues, cohorts, flavors, placements, clusters.

@@ -39,14 +39,15 @@ class Checked(Struct, frozen=True):
 
 
 @click.group("queues", invoke_without_command=True, epilog=EXAMPLE)
+@list_options
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def command(ctx: click.Context, output: Output) -> None:
     """ClusterQueues: how many wait, hold quota and run. Without a subcommand all are listed.
 
     `stw apply -f FILE` brings them; `plan` and `check` say what files mean, without a server.
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(ls)
+        ctx.invoke(ls, output=output)
 
 
 @command.command("ls", epilog="Example: stw queues ls -o wide")

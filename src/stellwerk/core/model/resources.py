@@ -86,7 +86,7 @@ def in_queue(shape: Shape, project: str, queue: str) -> Shape:
     """The shape as it waits in a queue of a project; what names neither is as it always was."""
     if queue == DEFAULT_QUEUE and project in {"", DEFAULT_QUEUE}:
         return shape
-    return replace(shape, queue=f"{project or DEFAULT_QUEUE}/{queue}")
+    return replace(shape, queue=queue if "/" in queue else f"{project or DEFAULT_QUEUE}/{queue}")
 
 
 def named(queue: str) -> tuple[str, str]:

@@ -24,9 +24,10 @@ class Queueing:
     @property
     def objects(self) -> QueueObjects:
         """What all of it says, each kind in the order of names."""
-        if self._objects is None:
-            self._objects = together(one.object for one in self.kept.values())
-        return self._objects
+        found = self._objects
+        if found is None:  # any thread may ask: nothing is iterated that could change meanwhile
+            found = self._objects = together([one.object for one in tuple(self.kept.values())])
+        return found
 
     def take_over(self, kept: Iterable[KeptObject]) -> None:
         """Takes what an image holds."""
