@@ -1,0 +1,200 @@
+"""Predicts how long work runs, from how long work like it ran before.
+
+Each end is kept under six keys, from this very task to anybody's work. A prediction mixes them from
+the most general to the nearest: all that is known above a level weighs as much as one end on it.
+So work that is seen for the first time is expected to run like its owner's other
+work, and a few runs of its own outweigh that. What has run for some time already is expected to
+take as long as work that ran at least as long. A time limit is a bound, never a prediction.
+
+Nothing rests on a prediction being right: it orders what may be tried, and how often it was right
+is counted on the way.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from stellwerk.core.model.ids import digest
+from stellwerk.core.model.lengths import (
+    Basis,
+    Calibration,
+    HistoryImage,
+    Keys,
+    Predicted,
+    Sketch,
+)
+from stellwerk.core.model.workload import Workload
+
+BASES: tuple[Basis, ...] = ("task", "name", "script", "shape", "owner", "anybody")
+ONCE = 1000
+"""What one end adds; halved, with all that is older, whenever a sketch is full."""
+
+FULL = 64 * ONCE
+LEAST = ONCE // 20
+MOST_SKETCHES = 20_000
+"""So many are kept in all; what nobody added to for longest is forgotten first."""
+
+P50, P90 = 0.5, 0.9
+GROWTH = math.log(1.1)
+GUESS_MEDIAN_MS = 30 * 60_000
+GUESS_SPREAD = 1.7
+"""Of the length of work of which nothing at all is known: the spread of its logarithm."""
+
+GUESS = {
+    index: math.exp(
+        -(((index + 0.5) * GROWTH - math.log(GUESS_MEDIAN_MS)) ** 2) / 2 / GUESS_SPREAD**2
+    )
+    for index in range(int(math.log(10_000) / GROWTH), int(math.log(30 * 86_400_000) / GROWTH))
+}
+NUMBER = re.compile(r"[-_.]?\d+$")
+
+
+def keys_of(project: str, owner: str, name: str, task: str, shape: str) -> Keys:
+    """The keys of work; a name counts without the number at its end."""
+    stem = NUMBER.sub("", name) or name
+    whose = f"{project}/{owner}"
+    parts = (
+        ("task", whose, stem, task),
+        ("name", whose, stem),
+        ("script", task),
+        ("shape", whose, shape),
+        ("owner", whose),
+        ("anybody",),
+    )
+    return tuple(digest(part) for part in parts)
+
+
+def keys_of_workload(workload: Workload) -> Keys:
+    """The keys of a submitted workload."""
+    return keys_of(workload.project, workload.owner, workload.name, workload.task, workload.shape)
+
+
+def ran_ms(workload: Workload) -> int:
+    """For how long its ended runs held what they were given, all together."""
+    return sum(run.ended_ms - run.planned_ms for run in workload.runs if run.ended_ms)
+
+
+def teaches(workload: Workload) -> bool:
+    """Whether its end says how long it takes: not where somebody cut it short."""
+    return workload.phase in ("Succeeded", "Failed") and ran_ms(workload) > 0
+
+
+class History:
+    """Past lengths by key, and how right predictions were by what they rested on."""
+
+    def __init__(self, image: HistoryImage | None = None) -> None:
+        self._sketches = dict(image.sketches) if image is not None else {}
+        self.calibration = dict(image.calibration) if image is not None else {}
+
+    def image(self) -> HistoryImage:
+        """What a restart goes on from."""
+        return HistoryImage(self._sketches, self.calibration)
+
+    def learn(self, keys: Keys, ms: int) -> None:
+        """Takes one end into account, after comparing it with what was expected."""
+        bucket = _bucket(ms)
+        basis, _ = self._basis(keys)
+        if basis != "guess":
+            tally = self.calibration.setdefault(basis, Calibration())
+            share = self._share_before(keys, bucket)
+            tally.ends += 1
+            tally.within_p50 += share < P50
+            tally.within_p90 += share < P90
+        for key in keys:
+            sketch = self._sketches.pop(key, None) or Sketch({})
+            self._sketches[key] = sketch
+            sketch.counts[bucket] = sketch.counts.get(bucket, 0) + ONCE
+            if sum(sketch.counts.values()) >= FULL:
+                halves = ((one, count // 2) for one, count in sketch.counts.items())
+                sketch.counts = {one: count for one, count in halves if count >= LEAST}
+        while len(self._sketches) > MOST_SKETCHES:
+            del self._sketches[next(iter(self._sketches))]
+
+    def predict(self, keys: Keys, elapsed_ms: int = 0, limit_ms: int = 0) -> Predicted:
+        """How long it runs in all, given that it ran for ``elapsed_ms`` and isn't over.
+
+        ``limit_ms`` is what ends it in any case (0: nothing does).
+        """
+        basis, seen = self._basis(keys)
+        p50, p90 = _quantiles(self._mixed(keys), elapsed_ms)
+        if not limit_ms:
+            return Predicted(p50, p90, basis, seen)
+        most = max(limit_ms, elapsed_ms)
+        return Predicted(min(p50, most), min(p90, most), basis, seen, bounded=p90 >= most)
+
+    def _basis(self, keys: Keys) -> tuple[Basis, int]:
+        """What the nearest work is that is known, and how often it was seen."""
+        for basis, key in zip(BASES, keys, strict=True):
+            sketch = self._sketches.get(key)
+            if sketch is not None:
+                return basis, round(sum(sketch.counts.values()) / ONCE)
+        return "guess", 0
+
+    def _levels(self, keys: Keys) -> list[dict[int, int]]:
+        """What each key adds to those nearer than it, from the most general on."""
+        counted: dict[int, int] = {}
+        levels: list[dict[int, int]] = []
+        for key in keys:
+            sketch = self._sketches.get(key)
+            if sketch is None:
+                continue
+            more = {}
+            for one, count in sketch.counts.items():
+                before = counted.get(one, 0)
+                if count > before:
+                    more[one] = count - before
+                    counted[one] = count
+            levels.append(more)
+        levels.reverse()
+        return levels
+
+    def _mixed(self, keys: Keys) -> Mapping[int, float]:
+        """How likely each bucket is, nearest keys weighing most."""
+        mixed: Mapping[int, float] = GUESS_SHARES
+        for more in self._levels(keys):
+            total = sum(more.values()) + ONCE
+            shares = {one: share * ONCE / total for one, share in mixed.items()}
+            for one, count in more.items():
+                shares[one] = shares.get(one, 0.0) + count / total
+            mixed = shares
+        return mixed
+
+    def _share_before(self, keys: Keys, bucket: int) -> float:
+        """How likely a shorter length is than those of a bucket."""
+        share = sum(one for index, one in GUESS_SHARES.items() if index < bucket)
+        for more in self._levels(keys):
+            shorter = sum(count for one, count in more.items() if one < bucket)
+            share = (share * ONCE + shorter) / (sum(more.values()) + ONCE)
+        return share
+
+
+def _bucket(ms: int) -> int:
+    return int(math.log(max(ms, 1)) / GROWTH)
+
+
+def _upper(bucket: int) -> int:
+    """The longest length of a bucket: who is counted on to be over by then has ended."""
+    return math.floor(math.exp((bucket + 1) * GROWTH))
+
+
+def _quantiles(shares: Mapping[int, float], elapsed_ms: int) -> tuple[int, int]:
+    """Median and p90 of what is longer than ``elapsed_ms``."""
+    left = sorted((one, share) for one, share in shares.items() if _upper(one) > elapsed_ms)
+    total = sum(share for _, share in left)
+    if total <= 0:  # it has outlived all that was ever seen: as long again, and ten times
+        return 2 * elapsed_ms, 10 * elapsed_ms
+    reached, p50 = 0.0, 0
+    for one, share in left:
+        reached += share
+        if not p50 and reached >= total * P50:
+            p50 = _upper(one)
+        if reached >= total * P90:
+            return p50, _upper(one)
+    last = _upper(left[-1][0])
+    return p50 or last, last
+
+
+_GUESSED = sum(GUESS.values())
+GUESS_SHARES: Mapping[int, float] = {one: share / _GUESSED for one, share in GUESS.items()}

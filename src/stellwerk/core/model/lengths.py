@@ -1,0 +1,48 @@
+"""How long work is expected to run, on what that rests, and how right it has been."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Basis = Literal["task", "name", "script", "shape", "owner", "anybody", "guess"]
+"""What the nearest work was that is known: this very task under this name; this owner's work of
+this name; this task under any name; this owner's work of this shape; this owner's; anybody's;
+nothing at all."""
+
+Keys = tuple[str, ...]
+"""Under what a workload's length is kept, one for each basis but the guess, nearest first."""
+
+
+class Predicted(Struct, frozen=True):
+    """How long work runs in all, in milliseconds: one of two, and nine of ten, are over by then.
+
+    ``basis`` is the nearest work that was seen, ``seen`` so many times (old ones count for less).
+    ``bounded``: a time limit is what ends it at the latest of the two.
+    """
+
+    p50_ms: int
+    p90_ms: int
+    basis: Basis
+    seen: int = 0
+    bounded: bool = False
+
+
+class Sketch(Struct):
+    """How often which length was seen: thousandths of a time in buckets a tenth apart."""
+
+    counts: dict[int, int] = {}
+
+
+class Calibration(Struct):
+    """Of so many ends that were predicted, how many came within the median and within the p90."""
+
+    ends: int = 0
+    within_p50: int = 0
+    within_p90: int = 0
+
+
+class HistoryImage(Struct, frozen=True):
+    """All that is kept of past lengths; those that were added to last come last."""
+
+    sketches: dict[str, Sketch] = {}
+    calibration: dict[Basis, Calibration] = {}
