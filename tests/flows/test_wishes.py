@@ -76,7 +76,7 @@ def test_wishes_bound_real_runs(person: Person) -> None:
     waits_for(person, "typo", "wish_broken")
     why = person.stw("explain", "dear").stdout
     assert "2 usd (wanted: at most 1 usd)" in why
-    assert "allow 2 usd" in why
+    assert f"what would change it: {here} meets what it wishes with: allow 2 usd" in why
     assert person.json("show", "dear")["wishes"][:2] == ["objective: cost", "max-usd: 1"]
 
     person.kill_server()

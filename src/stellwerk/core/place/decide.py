@@ -92,7 +92,7 @@ def waiting(
         inputs=inputs,
         candidates=tuple(one.candidate for one in found),
         reasons=reasons,
-        change=_would_start(shape, found, rooms),
+        change=(*_would_suit(found), *_would_start(shape, found, rooms))[:CHANGES_SHOWN],
         quota=quota,
     )
     return _with_id(decision)
@@ -134,6 +134,17 @@ def _of_each_kind(found: list[Found]) -> tuple[Reason, ...]:
         params = {**reason.params, "others": others} if others else reason.params
         told.append(Reason(reason.code, params))
     return worst_first(tuple(told))
+
+
+def _would_suit(found: list[Found]) -> tuple[str, ...]:
+    """What lets a cluster meet what a task wishes, where that is known; the least of it first."""
+    changes = []
+    for one in (one.candidate for one in found):
+        texts = [str(reason.params.get("change", "")) for reason in one.reasons]
+        if texts and all(texts) and all(each.code == "wish_unmet" for each in one.reasons):
+            text = f"{one.cluster} meets what it wishes with: {' and '.join(texts)}"
+            changes.append((len(texts), text))
+    return tuple(dict.fromkeys(text for _, text in sorted(changes)))
 
 
 def _would_start(shape: Shape, found: list[Found], rooms: list[ClusterRoom]) -> tuple[str, ...]:

@@ -52,6 +52,15 @@ LOOKED_AT = ("clusters", "taken", "sets", "bindings", "data", "links", "latencie
 """The parts of a fleet on which decisions depend."""
 
 
+LABELS = {
+    "usd_max": "max-usd",
+    "usd_per_hour_max": "max-usd-per-hour",
+    "finish_by_ms": "finish-by",
+    "latency_ms": "max-latency",
+}
+"""Which label a limit stands in."""
+
+
 class OwnAnswer(Struct, frozen=True):
     """A decision, and when time alone may change it (0 = never)."""
 
@@ -311,7 +320,8 @@ def _unmet(cluster: str, rule: FailedRule, answer: Answer) -> Reason:
         wanted = f"over by {_moment(answer.policy.limits.finish_by_ms)}"
     params: dict[str, Param] = {"cluster": cluster, "found": rule.found, "rule": wanted}
     if rule.change is not None:
-        params["change"] = rule.change.text
+        label = LABELS.get(rule.change.key if rule.change.kind == "limit" else "")
+        params["change"] = rule.change.text + (f" by `stellwerk/{label}`" if label else "")
     return Reason("wish_unmet", params)
 
 
