@@ -103,8 +103,6 @@ def decided_again(view: View, then: Decision, workload: WorkloadId | None) -> De
     """
     planned = plan(view)
     decisions = {decision.id: decision for decision in planned.decisions}
-    if then.id in decisions:
-        return decisions[then.id]
     for action in planned.actions:
         match action:
             case StartRun() if action.workload == workload:
@@ -116,12 +114,14 @@ def decided_again(view: View, then: Decision, workload: WorkloadId | None) -> De
     return None
 
 
-def just_before(view: View, then: Decision, workload: WorkloadId | None) -> View:
-    """The view with what the same cycle had started before it came to a decision."""
+def just_before(view: View, workload: WorkloadId | None) -> View:
+    """The view with what the same cycle had started before it came to a workload; None: to those
+    that wait, which are told at its end.
+    """
     taken: dict[str, list[tuple[RunId, Allocation]]] = {}
     for action in plan(view).actions:
         if isinstance(action, StartRun):
-            if action.decision == then.id and action.workload == workload:
+            if action.workload == workload:
                 break
             run = RunId(f"{action.workload}-next")
             taken.setdefault(action.allocation.cluster, []).append((run, action.allocation))
@@ -135,7 +135,9 @@ def just_before(view: View, then: Decision, workload: WorkloadId | None) -> View
 
 
 def says_the_same(one: Decision, other: Decision) -> bool:
-    """Whether two decisions differ in nothing but their inputs and ids."""
+    """Whether two decisions differ in nothing but their inputs and ids. An id isn't asked, since it
+    may tell a whole number from the same one with a point.
+    """
     return replace(one, id=other.id, inputs=other.inputs) == other
 
 

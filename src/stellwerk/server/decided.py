@@ -1,6 +1,6 @@
 """What was decided about one workload: its decisions, why one isn't another, and each again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from stellwerk.core.model.cluster import Cluster
@@ -211,14 +211,14 @@ def _verdicts(one: Decision, two: Decision) -> dict[str, tuple[list[str], list[s
 
 
 def _turned(old: Candidate | None, new: Candidate | None) -> tuple[list[str], list[str]]:
-    if old is None or new is None:
-        was = "-" if old is None else old.verdict
-        return [f"{was} -> {'-' if new is None else new.verdict}"], []
-    verdict = [f"{old.verdict} -> {new.verdict}"] if old.verdict != new.verdict else []
-    before = [one.sentence for one in views.rendered(old.reasons)]
-    after = [one.sentence for one in views.rendered(new.reasons)]
+    was, now = (_word(one) for one in (old, new))
+    verdict = [f"{was} -> {now}"] if was != now else []
+    before = _sentences(old)
+    after = _sentences(new)
     verdict += [f"now: {one}" for one in after if one not in before]
     verdict += [f"no more: {one}" for one in before if one not in after]
+    if old is None or new is None:
+        return verdict, []
     scores = [
         f"{name}: {old.scores[name]} -> {new.scores[name]}"
         for name in new.scores
@@ -227,6 +227,14 @@ def _turned(old: Candidate | None, new: Candidate | None) -> tuple[list[str], li
     if old.scores and new.scores and old.total != new.total:
         scores.append(f"total: {old.total} -> {new.total}")
     return verdict, scores
+
+
+def _word(one: Candidate | None) -> str:
+    return one.verdict if one is not None else "no candidate"
+
+
+def _sentences(one: Candidate | None) -> list[str]:
+    return [each.sentence for each in views.rendered(one.reasons)] if one is not None else []
 
 
 def _inputs(store: Store, one: Known, two: Known, changed: int) -> list[str]:
@@ -247,22 +255,38 @@ def _inputs(store: Store, one: Known, two: Known, changed: int) -> list[str]:
 
 
 def _policy(one: Known, two: Known, shapes: tuple[Shape | None, Shape | None]) -> list[str]:
-    """How the workload's placement differs, and what it was given."""
-    keys = [shape.placement for shape in shapes if shape is not None]
-    if one.moment is None or two.moment is None or len(set(keys)) != 1 or not keys[0]:
+    """How the workload's placement differs, and what it and the wishes were given."""
+    first, second = shapes
+    if one.moment is None or two.moment is None or first is None or second is None:
         return []
-    key, told = keys[0], []
-    specs = [each.moment.placements.get(key) for each in (one, two) if each.moment is not None]
-    if specs[0] is None or specs[1] is None:
-        if specs != [None, None]:
-            told.append(f"placement {key} {'is gone' if specs[1] is None else 'is new'}")
-    else:
+    told = []
+    if first.wishes is not None or second.wishes is not None:
+        wished = (_wished(each) for each in (one, two))
+        told += _given("its wishes gave", *wished)
+    key = first.placement
+    if not key or key != second.placement:
+        return told
+    specs = (one.moment.placements.get(key), two.moment.placements.get(key))
+    if specs[0] is not None and specs[1] is not None:
         told += [f"placement {key}, {each}" for each in spec_changes(specs[0], specs[1])]
-    given = [each.moment.view.placements.get(key) for each in (one, two) if each.moment is not None]
-    before, after = (", ".join(each.clusters) if each is not None else "" for each in given)
-    if before != after:
-        told.append(f"placement {key} chose {before or 'nothing'} -> {after or 'nothing'}")
-    return told
+    elif specs[0] is not specs[1]:
+        told.append(f"placement {key} {'is gone' if specs[1] is None else 'is new'}")
+    given = (each.view.placements.get(key) for each in (one.moment, two.moment))
+    chose = [each.clusters if each is not None else () for each in given]
+    return told + _given(f"placement {key} chose", *chose)
+
+
+def _given(what: str, before: Sequence[str], after: Sequence[str]) -> list[str]:
+    if tuple(before) == tuple(after):
+        return []
+    return [f"{what} {', '.join(before) or 'nothing'} -> {', '.join(after) or 'nothing'}"]
+
+
+def _wished(known: Known) -> tuple[str, ...]:
+    """The clusters where the wishes let it start, best first."""
+    own = known.moment.view.own if known.moment is not None else {}
+    decided = own.get(known.decision.inputs.shape)
+    return tuple(dict.fromkeys(one.cluster for one in decided.ranked)) if decided else ()
 
 
 def replay(
@@ -283,9 +307,9 @@ def replay(
     ran = any(run.decision == then.id for run in workload.runs)
     again = decided_again(moment.view, then, workload.id if ran else None)
     same_version = then.inputs.core_version == CORE_VERSION
-    identical = again is not None and (
-        again.id == then.id if same_version else says_the_same(again, then)
-    )
+    identical = again is not None and says_the_same(again, then)
+    if identical and again is not None and same_version:
+        identical = again.inputs == then.inputs
     return models.Replayed(
         decision=then.id,
         key=workload.name,
@@ -307,5 +331,7 @@ def _differences(then: Decision, again: Decision | None, limits: Limits) -> list
         for cluster, (verdict, scores) in _verdicts(then, again).items()
         for text in (*verdict, *scores)
     ]
+    if then.inputs != again.inputs:
+        told += [f"inputs, {each}" for each in field_changes(then.inputs, again.inputs)]
     told = told or ["the order of candidates, the next best, or what would change it"]
     return [*told, *noted]

@@ -1,5 +1,6 @@
 """Tells everything about one candidate of a workload: of its decision, or as of now if it waits."""
 
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from msgspec.structs import replace
@@ -32,13 +33,19 @@ def head_of(workload: Workload) -> Head:
     return Head(one.id, one.version, one.priority, one.order, one.queued_ms, one.name)
 
 
-def of_now(store: Store, view: View, workload: Workload, cluster: str) -> models.OnCluster:
+Known = Callable[[], Iterable[str]]
+"""All clusters that somebody speaks of, also those that no driver reaches."""
+
+
+def of_now(
+    store: Store, view: View, workload: Workload, cluster: str, known: Known
+) -> models.OnCluster:
     """One candidate of a workload that waits, by the numbers of this moment."""
     shape = shape_of(store, workload)
     found = outcome(view, shape, head_of(workload))
     decision = found.decision
     assert decision is not None, "a plan tells of what it looked at"
-    told = _told(store, workload, shape, view, decision, cluster)
+    told = _told(store, workload, shape, view, decision, cluster, known)
     return replace(told, decision="", run=None)
 
 
@@ -48,13 +55,15 @@ def of_decision(
     decision: Decision,
     number: int,
     cluster: str,
+    known: Known,
     limits: Limits = NO_LIMITS,
 ) -> models.OnCluster:
     """One candidate of a decision, with the nodes as they were when it was made."""
     shape = store.shape(decision.inputs.shape) or shape_of(store, workload)
     moment = Past(store, limits).of(decision)
-    view = just_before(moment.view, decision, workload.id)
-    return replace(_told(store, workload, shape, view, decision, cluster), run=number)
+    view = just_before(moment.view, workload.id)
+    told = _told(store, workload, shape, view, decision, cluster, known)
+    return replace(told, run=number)
 
 
 def shape_of(store: Store, workload: Workload) -> Shape:
@@ -65,13 +74,21 @@ def shape_of(store: Store, workload: Workload) -> Shape:
 
 
 def _told(
-    store: Store, workload: Workload, shape: Shape, view: View, decision: Decision, cluster: str
+    store: Store,
+    workload: Workload,
+    shape: Shape,
+    view: View,
+    decision: Decision,
+    cluster: str,
+    known: Known,
 ) -> models.OnCluster:
     standing = _standing(store, shape, view, cluster)
-    known = {part.cluster.name: True for part in view.clusters}
-    known |= {one.cluster: True for one in decision.candidates if one.cluster != "any"}
-    if cluster not in known and (standing is None or standing.candidate is None):
-        raise no_cluster(cluster, known)
+    here = {part.cluster.name: True for part in view.clusters}
+    here |= {one.cluster: True for one in decision.candidates if one.cluster != "any"}
+    if cluster not in here and (standing is None or standing.candidate is None):
+        names = here | dict.fromkeys(known(), True)
+        if cluster not in names:
+            raise no_cluster(cluster, names)
     chosen = decision.candidates[decision.chosen] if decision.chosen >= 0 else None
     return models.OnCluster(
         id=workload.id,

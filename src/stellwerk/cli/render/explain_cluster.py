@@ -35,6 +35,8 @@ def lines_of(found: OnCluster, terminal: Terminal, now_ms: int) -> list[str]:
             lines.append(f"  for {one.wants}: {one.verdict}")
             indent = "    "
         lines += [f"{indent}{line}" for line in _alternative(found, one)]
+    if not found.alternatives:
+        lines.append("  it isn't among the clusters that a driver here reaches")
     if found.placement is not None:
         lines += [f"  {line}" for line in _standing(found.cluster, found.placement, now_ms)]
     return lines

@@ -54,8 +54,8 @@ def _outcome(one: IfOutcome) -> list[str]:
         lines.append("it waits")
         lines += [f"{in_a_row([reason])}  [{reason.code}]" for reason in one.reasons]
         if one.alone is not None:
-            before = f"{plural(one.ahead, 'other', 'others')} before it" if one.ahead else "others"
-            lines.append(f"without {before} it would start on {one.alone}")
+            before = f" ({one.ahead:,} before it)" if one.ahead else ""
+            lines.append(f"if nobody else waited, it would start on {one.alone}{before}")
     if one.placement is not None:
         lines.append(f"its placement chooses {names(one.placement)}")
     return lines

@@ -40,12 +40,13 @@ async def explain_candidate(
     workload = await services.find(ref)
     await services.settled(SETTLE_S)
     store, view = services.store, services.engine.view()
+    known = services.engine.placements.rows
     if workload.phase in WAITING and not run:
 
         def ask_now() -> models.OnCluster:
             from stellwerk.server import one_cluster
 
-            return one_cluster.of_now(store, view, workload, cluster)
+            return one_cluster.of_now(store, view, workload, cluster, known)
 
         return await asyncio.to_thread(ask_now)
     runs = [one for one in workload.runs if not run or one.number == run]
@@ -61,7 +62,7 @@ async def explain_candidate(
         from stellwerk.server import one_cluster
 
         number, limits = runs[-1].number, view.limits
-        return one_cluster.of_decision(store, workload, decision, number, cluster, limits)
+        return one_cluster.of_decision(store, workload, decision, number, cluster, known, limits)
 
     return await asyncio.to_thread(ask)
 
