@@ -232,8 +232,8 @@ def test_a_deadline_is_looked_at_again_when_it_nears() -> None:
     """The last moment to start is when the decision is due; from then on it is refused."""
     by_ms = NOW_MS + 3 * HOUR_MS
     one = wishing(expected_runtime="2h", finish_by="2027-01-15T11:00:00Z")
-    assert lower(one).shape.wishes is not None
-    assert lower(one).shape.wishes.limits.finish_by_ms == by_ms
+    assert one.wishes is not None
+    assert one.wishes.limits.finish_by_ms == by_ms
     fleet = fleet_of(priced("a", 0))
     answer = live(one, fleet)
     assert outcome(plan(view_of(one, fleet, answer)))[0] == ("a", 0)
