@@ -33,7 +33,8 @@ ONCE = 1000
 
 FULL = 64 * ONCE
 LEAST = ONCE // 20
-MOST_SKETCHES = 20_000
+NOTHING = Sketch()
+MOST_SKETCHES = 5_000
 """So many are kept in all; what nobody added to for longest is forgotten first."""
 
 P50, P90 = 0.5, 0.9
@@ -90,25 +91,25 @@ class History:
 
     def image(self) -> HistoryImage:
         """What a restart goes on from."""
-        return HistoryImage(self._sketches, self.calibration)
+        return HistoryImage(dict(self._sketches), dict(self.calibration))
 
     def learn(self, keys: Keys, ms: int) -> None:
         """Takes one end into account, after comparing it with what was expected."""
         bucket = _bucket(ms)
         basis, _ = self._basis(keys)
         if basis != "guess":
-            tally = self.calibration.setdefault(basis, Calibration())
+            tally = self.calibration.get(basis, Calibration())
             share = self._share_before(keys, bucket)
-            tally.ends += 1
-            tally.within_p50 += share < P50
-            tally.within_p90 += share < P90
+            self.calibration[basis] = Calibration(
+                tally.ends + 1, tally.within_p50 + (share < P50), tally.within_p90 + (share < P90)
+            )
         for key in keys:
-            sketch = self._sketches.pop(key, None) or Sketch({})
-            self._sketches[key] = sketch
-            sketch.counts[bucket] = sketch.counts.get(bucket, 0) + ONCE
-            if sum(sketch.counts.values()) >= FULL:
-                halves = ((one, count // 2) for one, count in sketch.counts.items())
-                sketch.counts = {one: count for one, count in halves if count >= LEAST}
+            known = self._sketches.pop(key, NOTHING).counts
+            counts = {**known, bucket: known.get(bucket, 0) + ONCE}
+            if sum(counts.values()) >= FULL:
+                halves = ((one, count // 2) for one, count in counts.items())
+                counts = {one: count for one, count in halves if count >= LEAST}
+            self._sketches[key] = Sketch(counts)
         while len(self._sketches) > MOST_SKETCHES:
             del self._sketches[next(iter(self._sketches))]
 

@@ -27,13 +27,13 @@ class Predicted(Struct, frozen=True):
     bounded: bool = False
 
 
-class Sketch(Struct):
+class Sketch(Struct, frozen=True):
     """How often which length was seen: thousandths of a time in buckets a tenth apart."""
 
     counts: dict[int, int] = {}
 
 
-class Calibration(Struct):
+class Calibration(Struct, frozen=True):
     """Of so many ends that were predicted, how many came within the median and within the p90."""
 
     ends: int = 0

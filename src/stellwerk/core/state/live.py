@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stellwerk.core.lengths import History
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.draining import WHOLE, Drain, with_drains
@@ -24,6 +25,7 @@ from stellwerk.core.model.ids import (
     digest,
     workload_of,
 )
+from stellwerk.core.model.lengths import HistoryImage
 from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.queue_object import KeptObject
 from stellwerk.core.model.reasons import Reason
@@ -31,8 +33,8 @@ from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Declared, Standing
 from stellwerk.core.model.workload import Phase, Run, Workload
 from stellwerk.core.state.gates import Gates, told
-from stellwerk.core.state.quota import QuotaIndex
 from stellwerk.core.state.queueing import Queueing
+from stellwerk.core.state.quota import QuotaIndex
 from stellwerk.core.state.standing import Policies
 
 QueueKey = tuple[int, int, WorkloadId]
@@ -83,6 +85,7 @@ class StateImage(Struct, frozen=True):
     drains: dict[str, dict[str, Drain]] = {}
     queue_objects: list[KeptObject] = []
     own: dict[ShapeId, OwnDecided] = {}
+    lengths: HistoryImage = HistoryImage()
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -100,7 +103,8 @@ class State:
     ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
     ``observed`` are the clusters as their drivers see them, ``clusters`` with the quarantined and
     drained nodes marked. ``drains`` says by cluster and node (or the whole) who keeps it free.
-    ``faults`` names by node the workloads that ended there in a row for its fault.
+    ``faults`` names by node the workloads that ended there in a row for its fault. ``lengths`` is
+    what is known of how long work runs.
     """
 
     def __init__(self) -> None:
@@ -126,6 +130,7 @@ class State:
         self.gates = Gates()
         self.quota = QuotaIndex()
         self.queueing = Queueing()
+        self.lengths = History()
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
@@ -145,6 +150,7 @@ class State:
             drains={name: dict(nodes) for name, nodes in self.drains.items()},
             queue_objects=list(self.queueing.kept.values()),
             own=dict(self.standing.own),
+            lengths=self.lengths.image(),
         )
 
     @classmethod
@@ -167,6 +173,7 @@ class State:
             state.shapes[key].waits = waits
         state.standing.take_over(image.declared, image.placements, image.own)
         state.queueing.take_over(image.queue_objects)
+        state.lengths = History(image.lengths)
         return state
 
     def drain_touched(self) -> tuple[Workload, ...]:
