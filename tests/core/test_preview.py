@@ -2,16 +2,28 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stellwerk.core.intake import on_command, on_plan
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.actions import StartRun, TellWaiting
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.plan import plan
-from stellwerk.core.preview import PARTS, PLAN_ID, Preview, changes, preview
+from stellwerk.core.preview import (
+    PARTS,
+    PLAN_ID,
+    Outcome,
+    Preview,
+    changes,
+    decided_again,
+    just_before,
+    outcome,
+    preview,
+)
 from stellwerk.core.state import State, fold
-from stellwerk.core.view import Viewer
+from stellwerk.core.view import Head, View, Viewer
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 
 
@@ -39,6 +51,12 @@ class Lab:
     def cycle(self) -> None:
         self.facts(*on_plan(self.state, plan(Viewer(self.state).take(1_000))))
 
+    def outcome(self, view: View, key: WorkloadId) -> Outcome:
+        one = self.state.workloads[key]
+        shape = self.state.shapes[one.shape].shape
+        head = Head(one.id, one.version, one.priority, one.order, one.queued_ms, one.name)
+        return outcome(view, shape, head, one.live_run.id if one.live_run else None)
+
     def preview(self, shape: Shape, priority: int = 0, spec: str = "s") -> Preview:
         return preview(Viewer(self.state).take(1_000), shape, priority, spec)
 
@@ -55,6 +73,54 @@ def test_a_preview_comes_true(running: list[int], wanted: int) -> None:
     lab.cycle()
     assert (lab.state.workloads[key].phase == "Starting") == said.starts_now
     assert said.starts_now or said.reasons
+
+
+@given(
+    running=st.lists(st.integers(1, 4), max_size=4),
+    waiting=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=4),
+)
+def test_an_outcome_comes_true(running: list[int], waiting: list[tuple[int, int]]) -> None:
+    """Each that waits starts in the next cycle exactly where it is said to, or for no reason not.
+    One that runs, asked as if it waited, starts as well as it did.
+    """
+    lab = Lab()
+    for cpus in running:
+        lab.submit(cpus)
+        lab.cycle()
+    keys = [lab.submit(cpus, priority) for cpus, priority in waiting]
+    view = Viewer(lab.state).take(1_000)
+    said = {key: lab.outcome(view, key) for key in keys}
+    lab.cycle()
+    for key in keys:
+        run = lab.state.workloads[key].live_run
+        assert said[key].allocation == (run.allocation if run is not None else None)
+        assert (said[key].allocation is None) == bool(said[key].reasons)
+        if run is not None:
+            view = Viewer(lab.state).take(1_000)
+            again = lab.outcome(view, key)
+            assert again.allocation is not None or again.ahead
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2)), min_size=1, max_size=6))
+def test_what_was_decided_is_decided_again(submitted: list[tuple[int, int]]) -> None:
+    """On the same view each decision of a cycle comes out as it was; on another it needn't."""
+    lab = Lab()
+    for cpus, priority in submitted:
+        lab.submit(cpus, priority)
+    view = Viewer(lab.state).take(1_000)
+    planned = plan(view)
+    decisions = {one.id: one for one in planned.decisions}
+    assert decisions
+    for action in planned.actions:
+        assert isinstance(action, StartRun | TellWaiting)
+        workload = action.workload if isinstance(action, StartRun) else None
+        then = decisions[action.decision]
+        again = decided_again(view, then, workload)
+        assert again == then
+        before = just_before(view, workload)
+        held = sum(len(part.allocations) for part in before.clusters)
+        assert held <= sum(isinstance(one, StartRun) for one in planned.actions)
+    assert decided_again(replace(view, shapes=()), then, None) is None
 
 
 def test_the_id_names_spec_and_facts() -> None:

@@ -41,6 +41,11 @@ name: job
 resources: {cpus: 3, labels: {stellwerk/placement: gold}}
 run: "true"
 """
+WISHING = """
+name: job
+resources: {cpus: 1, labels: {stellwerk/max-usd-per-hour: "3"}}
+run: "true"
+"""
 
 
 def of(stage: Stage, name: str, rest: str = "", status: int = 200) -> Any:
@@ -157,3 +162,16 @@ def test_what_a_placement_says_of_a_candidate(reading: Stage) -> None:
     dear = what_if(stage, "job", "price lab 9", "wish job max-usd-per-hour=1")
     assert (dear["before"]["cluster"], dear["after"]["cluster"]) == ("lab", None)
     assert of(stage, "job", "replay")["identical"]
+
+
+def test_what_wishes_say_of_a_candidate(reading: Stage) -> None:
+    """They are a placement of the work's own: prices mean something, and it comes out again."""
+    stage = reading
+    wish = WISHING.replace("job", "wish")
+    stage.started(stage.submit(wish)["id"])
+    dear = what_if(stage, "wish", "price lab 9")
+    assert (dear["before"]["cluster"], codes(dear["after"])) == ("lab", ["wish_unmet"])
+    cheap = what_if(stage, "wish", "price lab 9", "limit max-usd-per-hour=20")
+    assert cheap["after"]["cluster"] == "lab"
+    assert of(stage, "wish", "replay")["identical"]
+    assert of(stage, "wish", "explain/lab")["alternatives"][0]["verdict"] == "chosen"
