@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from stellwerk.core.inventory.columns import FleetColumns
 from stellwerk.core.model.cluster import Cluster, Device, Node, ScoreObject, Taint
 from stellwerk.core.model.fleet import SET_LABEL, ClusterSet, Fleet, SetBinding
-from stellwerk.core.model.placement import Compat, Placement, Predicate, Prioritizer, Toleration
+from stellwerk.core.model.placement import (
+    Compat,
+    GroupRule,
+    Placement,
+    Predicate,
+    Prioritizer,
+    Toleration,
+)
 from stellwerk.core.model.placing import Existing, PlacingContext
 from stellwerk.core.model.resources import (
     Allocation,
@@ -85,33 +92,117 @@ def test_one_after_the_other_sees_those_before(seed: int) -> None:
         existing.append(Existing("d", one.name, choice.clusters))
 
 
+def changing(columns: FleetColumns, chance: Random) -> None:
+    """Clusters of a world get other scores or labels, come and go."""
+    changed, gone = [], []
+    for _ in range(chance.randint(1, 3)):
+        number = chance.randrange(14)
+        if chance.random() < 0.15:
+            gone.append(f"c{number:03}")
+        else:
+            tier = chance.choice(["gold", "gold", "iron"])
+            changed.append(cluster(number, chance.randint(-100, 100), tier))
+    columns.update(changed, [name for name in gone if name not in {c.name for c in changed}])
+
+
 @settings(max_examples=30)
-@given(SEEDS)
-def test_nothing_that_should_change_is_left_out(seed: int) -> None:
-    """After a round no placement would be decided otherwise if it were asked again."""
+@given(SEEDS, st.booleans())
+def test_nothing_that_should_change_is_left_out(seed: int, balanced: bool) -> None:
+    """After a round no placement would be given other clusters if it were asked again.
+
+    Where decisions count, those of the others stay as they are.
+    """
     chance = Random(seed)
     columns = FleetColumns(world(chance.randint(2, 12), chance))
-    asked = placements(5, SCORE, Prioritizer("ResourceAllocatableCPU", 1))
+    weights = [chance.randint(-3, 3), chance.randint(0, 2)] if balanced else [0, 0]
+    own = [Prioritizer("Balance", weights[0]), Prioritizer("Steady", weights[1])]
+    asked = placements(5, SCORE, Prioritizer("ResourceAllocatableCPU", 1), *own)
+    asked[0] = replace(asked[0], move_gain=chance.choice([0, 1, 10]))
     placer = Placer(columns)
-    for one in asked:
+    for number, one in enumerate(asked):
         had = chance.sample([f"c{number:03}" for number in range(14)], 3)
-        placer.put(one, had if chance.random() < 0.5 else ())
+        fixed = balanced and number > 0
+        placer.put(replace(one, external=fixed), had if fixed or chance.random() < 0.5 else ())
     list(placer.replan(NOW_MS))
     for round in range(4):
-        changed, gone = [], []
-        for _ in range(chance.randint(1, 3)):
-            number = chance.randrange(14)
-            if chance.random() < 0.15:
-                gone.append(f"c{number:03}")
-            else:
-                tier = chance.choice(["gold", "gold", "iron"])
-                changed.append(cluster(number, chance.randint(-100, 100), tier))
-        columns.update(changed, [name for name in gone if name not in {c.name for c in changed}])
+        changing(columns, chance)
         list(placer.replan(NOW_MS + round))
         existing = decisions(placer, asked)
-        for one in asked:
+        for one in asked[:1] if balanced else asked:
             again = choose(one, columns, PlacingContext(NOW_MS + round, existing))
-            assert again.clusters == tuple(placer.ledger.of(one.key))
+            assert sorted(again.clusters) == sorted(placer.ledger.of(one.key))
+            assert balanced or again.clusters == tuple(placer.ledger.of(one.key))
+
+
+@settings(max_examples=12)
+@given(SEEDS)
+def test_each_is_given_what_it_would_get_alone(seed: int) -> None:
+    """However many are asked at once, each choice is made with the decisions before it."""
+    chance = Random(seed)
+    columns = FleetColumns(world(chance.randint(4, 12), chance))
+    asked = placements(chance.randint(3, 50), SCORE, Prioritizer("Balance"), wanted=2)
+    by_key = {one.key: one for one in asked}
+    placer = Placer(columns)
+    for one in asked:
+        placer.put(one)
+    for _ in range(4):
+        existing = decisions(placer, asked)
+        for choice in placer.replan(NOW_MS):
+            one = by_key[choice.placement]
+            assert choice == choose(one, columns, PlacingContext(NOW_MS, existing))
+            existing = decisions(placer, asked)
+        changing(columns, chance)
+
+
+@settings(max_examples=12)
+@given(SEEDS)
+def test_many_asked_at_once_get_what_each_gets_in_turn(seed: int) -> None:
+    """By the reference's rules everybody is asked anew, each seeing the decisions before it."""
+    chance = Random(seed)
+    columns = FleetColumns(world(chance.randint(2, 12), chance))
+    scores = [SCORE, Prioritizer("ResourceAllocatableCPU", chance.choice([0, 1]))]
+    scores += [Prioritizer(name, chance.randint(-2, 3)) for name in ("Balance", "Steady")]
+    asked = placements(chance.randint(3, 40), *scores, wanted=chance.randint(1, 4))
+    asked = [replace(one, compat="ocm") for one in asked]
+    placer = Placer(columns)
+    held: dict[str, tuple[str, ...]] = {}
+    for one in asked:
+        held[one.key] = ("c000",) if chance.random() < 0.1 else ()
+        placer.put(one, held[one.key])
+    for round in range(4):
+        told = {choice.placement: choice.clusters for choice in placer.replan(NOW_MS)}
+        for one in asked:
+            existing = tuple(Existing("d", key[2:], names) for key, names in held.items())
+            now = choose(one, columns, PlacingContext(NOW_MS, existing)).clusters
+            assert placer.ledger.of(one.key) == list(now)
+            if round and one.key in told:
+                assert told[one.key] == now != held[one.key]
+            held[one.key] = now
+        changing(columns, chance)
+        columns.update([cluster(0, 90 - round)])
+
+
+@pytest.mark.parametrize("compat", ["", "ocm"])
+def test_what_follows_from_no_cluster_is_told_too(compat: Compat) -> None:
+    """Decision groups by a label that changes, and why nothing could be chosen."""
+    fleet = world(3, Random(7))
+    columns = FleetColumns(fleet)
+    placer = Placer(columns)
+    (one,) = placements(1)
+    groups = (GroupRule("canary", Selector({"stage": "canary"})),)
+    placer.put(replace(one, compat=compat, groups=groups))
+    (first,) = placer.replan(NOW_MS)
+    assert [group.name for group in first.groups] == [""]
+    labels = {**columns.clusters[1].labels, "stage": "canary"}
+    columns.update([replace(columns.clusters[1], labels=labels)])
+    (second,) = placer.replan(NOW_MS)
+    assert [group.clusters for group in second.groups if group.name] == [("c001",)]
+    columns.update((), [one.name for one in fleet.clusters])
+    (third,) = placer.replan(NOW_MS)
+    assert third.conditions[0].reason == "AllManagedClusterSetsEmpty"
+    columns.around(replace(fleet, bindings=()))
+    (fourth,) = placer.replan(NOW_MS)
+    assert fourth.conditions[0].reason == "NoManagedClusterSetBindings"
 
 
 def test_a_cluster_that_is_told_twice_is_one() -> None:

@@ -64,9 +64,10 @@ class Admitted:
     """
 
     __slots__ = (
-        "base", "bindings", "candidates", "held", "now_ms", "only_new", "own_scores", "passed",
-        "passed_bits", "rows", "rules", "scores", "sets", "shared", "shared_id", "some_unknown",
-        "stamp", "status", "token", "troubles", "unknown", "until_ms", "verdicts", "weight",
+        "base", "bindings", "candidates", "groups", "held", "now_ms", "only_new", "own_scores",
+        "passed", "passed_bits", "rows", "rules", "scores", "sets", "shared", "shared_id",
+        "some_unknown", "stamp", "status", "token", "troubles", "unknown", "until_ms", "verdicts",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, rules: Rules, size: int, now_ms: int) -> None:
@@ -88,9 +89,15 @@ class Admitted:
         self.some_unknown = False
         self.held: tuple[int, ...] = ()
         self.token: Hashable = None
+        self.groups: Hashable = None
         self.passed_bits = b""
         self.shared: SharedExplanation | None = None
         self.shared_id = ""
+
+    @property
+    def head(self) -> Hashable:
+        """What conditions and groups of a choice follow from, whatever was chosen."""
+        return (self.bindings, self.sets, bool(self.candidates.any()), self.groups)
 
     def lay_out(self, rows: Values) -> None:
         """Takes what is kept by rows along to where these are now."""
@@ -141,6 +148,7 @@ def admit(
     if not found.broken:
         _score(tools, placement, found, estimates)
     found.token, found.stamp = token_of(tools, placement), columns.stamp
+    found.groups = groups_token(columns, placement)
     return found
 
 
@@ -155,6 +163,7 @@ def token_of(tools: Tools, placement: Placement) -> Hashable:
         elif members.selector is not None:
             parts.append(filters.selector_token(columns, members.selector))
     parts.append(filters.predicates_token(columns, placement.predicates))
+    parts.append(groups_token(columns, placement))
     others = bool(placement.demand) or placement.limits != Limits()
     for one in weighted(placement):
         if one.resource:
@@ -169,6 +178,12 @@ def token_of(tools: Tools, placement: Placement) -> Hashable:
     if others or placement.objective != "score" or placement.spread:
         parts.append(columns.stamp)
     return tuple(parts)
+
+
+def groups_token(columns: FleetColumns, placement: Placement) -> Hashable:
+    """The versions of what says which decision group a cluster belongs to."""
+    rules = placement.groups
+    return tuple(filters.selector_token(columns, one.labels, one.claims)[1:] for one in rules)
 
 
 def _break(found: Admitted, troubles: tuple[Trouble, ...]) -> None:

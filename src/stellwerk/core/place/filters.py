@@ -226,6 +226,8 @@ def tolerations_end(
     columns: FleetColumns, rows: Iterable[int], tolerations: tuple[Toleration, ...], now_ms: int
 ) -> int:
     """When the first toleration ends among clusters that the placement has; 0 = never."""
+    if all(one.seconds is None for one in tolerations):
+        return 0
     first = NEVER
     for row in rows:
         ends = [

@@ -9,6 +9,9 @@ leave one.
 
 from __future__ import annotations
 
+from math import inf, isfinite
+from operator import itemgetter
+
 import numpy as np
 from msgspec import Struct
 
@@ -49,12 +52,10 @@ class Ranking:
         """``held`` are rows the placement has; ``counts`` the decisions of others by row."""
         self.columns, self.admitted = columns, admitted
         rows = admitted.rows
-        places = np.searchsorted(rows, held) if held else ()
-        self.held: list[int] = [
-            int(place)
-            for place, row in zip(places, held, strict=True)
-            if place < len(rows) and rows[place] == row
-        ]
+        self.held: list[int] = []
+        if held and len(rows):
+            places = np.minimum(np.searchsorted(rows, held), len(rows) - 1)
+            self.held = places[rows[places] == held].tolist()
         totals = admitted.base
         self.balance: Values | None = None
         self.steady: Values | None = None
@@ -84,11 +85,20 @@ class Ranking:
             return places[np.lexsort((places, -self.totals[places], cost))]
         return places[np.lexsort((places, -self._key()[places]))]
 
+    def best_but(self, places: list[int]) -> int:
+        """The best place that isn't one of these; -1 = there is none."""
+        if self.cost is not None or len(places) >= len(self.totals):
+            rest = _without(self.sorted(np.arange(len(self.totals))), places)
+            return int(rest[0]) if len(rest) else -1
+        key = self._key().copy()
+        key[places] = np.iinfo(np.int64).min
+        return int(key.argmax())
+
     @property
-    def worth(self) -> Floats:
+    def worth(self) -> Values | Floats:
         """How good each is: its total, or its estimate with the sign turned."""
         if self.cost is None:
-            return self.totals.astype(np.float64)
+            return self.totals
         return np.where(np.isfinite(self.cost), -self.cost, -np.inf)
 
     def totals_of(self, rows: list[int]) -> list[int]:
@@ -111,6 +121,8 @@ def pick(placement: Placement, ranking: Ranking, names: list[str]) -> Picked:
     wanted = size if placement.count is None else max(0, min(placement.count, size))
     spreads = rules.spreads and bool(placement.spread)
     stays = rules.stays and bool(ranking.held) and placement.count is not None
+    if stays and not spreads and len(ranking.held) == wanted and not placement.standby:
+        return _staying(placement, ranking, names)
     if stays or spreads:
         return _carefully(placement, ranking, names, wanted)
     more = min(size, wanted + (placement.standby if rules.stays else 0))
@@ -120,6 +132,17 @@ def pick(placement: Placement, ranking: Ranking, names: list[str]) -> Picked:
     after = int(rows[order[more]]) if more < len(order) else -1
     moves = moves_between(ranking, names, chosen) if rules.stays else ()
     return Picked(chosen, standby, after, moves)
+
+
+def _staying(placement: Placement, ranking: Ranking, names: list[str]) -> Picked:
+    """Keeps what is held, as many as are wanted, and exchanges what pays: the most common case."""
+    rows, chosen = ranking.admitted.rows, list(ranking.held)
+    swapped = _exchange(placement, ranking, Spread(ranking.columns, (), rows), chosen)
+    chosen = ranking.sorted(np.array(chosen, np.int64)).tolist()
+    picked = rows[chosen].tolist()
+    best = ranking.best_but(chosen)
+    moves = moves_between(ranking, names, picked, swapped)
+    return Picked(picked, [], int(rows[best]) if best >= 0 else -1, moves)
 
 
 def _carefully(placement: Placement, ranking: Ranking, names: list[str], wanted: int) -> Picked:
@@ -184,18 +207,22 @@ def _exchange(
     rows, admitted, worth = ranking.admitted.rows, ranking.admitted, ranking.worth
     base = admitted.base if ranking.cost is None else worth
     taken = dict.fromkeys(chosen, True)
-    held = [place for place in ranking.held if place in taken and np.isfinite(worth[place])]
-    held.sort(key=lambda place: worth[place])
-    free = admitted.unknown == 0
-    free[chosen] = False
-    swapped: dict[int, tuple[int, float]] = {}
-    bars = [max(needed(placement, ranking, old), SOME) for old in held]
+    held = [place for place in ranking.held if place in taken]
     if ranking.cost is None:
-        bars = [bar + int(admitted.unknown[old]) for bar, old in zip(bars, held, strict=True)]
-    lowest = min((worth[old] + bar for old, bar in zip(held, bars, strict=True)), default=np.inf)
-    good = np.flatnonzero(free & (worth >= lowest))
+        bar = max(needed_points(placement, admitted), SOME)
+        bars = (bar + admitted.unknown[held]).tolist()
+    else:
+        bars = [max(needed(placement, ranking.cost, old), SOME) for old in held]
+    worths = worth[held].tolist()
+    order = [one for one in zip(worths, held, bars, strict=True) if isfinite(one[0])]
+    order.sort(key=itemgetter(0))
+    lowest = min((one + bar for one, _, bar in order), default=inf)
+    swapped: dict[int, tuple[int, float]] = {}
+    good = np.flatnonzero(worth >= lowest)
+    good = good[admitted.unknown[good] == 0]
+    good = good[[place not in taken for place in good.tolist()]] if len(good) else good
     good = good[np.argsort(-worth[good], kind="stable")]
-    for old, bar in zip(held if len(good) else (), bars, strict=False):
+    for _, old, bar in order if len(good) else ():
         better = (worth[good] >= worth[old] + bar) & (base[good] >= base[old] + bar)
         for place in good[better].tolist():
             if spread.swaps(old, place):
@@ -207,11 +234,9 @@ def _exchange(
     return swapped
 
 
-def needed(placement: Placement, ranking: Ranking, old: int) -> float:
-    """What a move must bring: points of the total, or a part of the estimate."""
-    if ranking.cost is not None:
-        return abs(float(ranking.cost[old])) * placement.move_gain / 100
-    return float(needed_points(placement, ranking.admitted))
+def needed(placement: Placement, cost: Floats, old: int) -> float:
+    """What a move must bring of the estimate that is the objective."""
+    return abs(float(cost[old])) * placement.move_gain / 100
 
 
 def needed_points(placement: Placement, admitted: Admitted) -> int:

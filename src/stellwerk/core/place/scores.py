@@ -8,6 +8,7 @@ the best (100) of the clusters that passed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,10 +184,15 @@ def fragmentation(columns: FleetColumns, placement: Placement) -> Floats:
 
 def balance(counts: Rows, most: int) -> Values:
     """Balance by the number of decisions that others have for each cluster."""
-    if most <= 0:
-        return np.full(len(counts), 100, np.int64)
-    steps = np.trunc(100.0 * (0.5 - np.arange(most + 1) / float(most))).astype(np.int64) * 2
-    return np.where(counts > 0, steps[counts], 100)
+    return balance_steps(most)[counts]
+
+
+@lru_cache(maxsize=64)
+def balance_steps(most: int) -> Values:
+    """Balance by number of decisions, where the most-used cluster has ``most``."""
+    return (
+        np.trunc(100.0 * (0.5 - np.arange(max(most, 0) + 1) / max(most, 1.0))).astype(np.int64) * 2
+    )
 
 
 def packed(values: NDArray[np.int64] | Floats) -> Column:
