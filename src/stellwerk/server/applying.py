@@ -274,7 +274,7 @@ def _of_jobs(placements: Iterable[Placement]) -> list[Notice]:
             "placement/of-jobs",
             f"{one.key}: {' and '.join(left)} {'depends' if len(left) == 1 else 'depend'} on the"
             " job, so the standing decision isn't bounded by it",
-            "`stw plan --fleet` asks it of each job",
+            "work with wishes of its own is held to it; `stw plan --fleet` asks it of each job",
         )
         for one in placements
         if (left := left_to_jobs(one))
