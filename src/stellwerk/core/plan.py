@@ -136,6 +136,10 @@ class _Cycle:
     def _consider_bound(self, quotas: Quotas, door: Door, head: Head, shape: ShapeView) -> bool:
         """The same for one that quota binds; who was promised a place is handled already."""
         queue = door.queue
+        known = (self.memory.generation, -head.priority, head.order)
+        is_known = self.memory.bound.get(shape.id) == known and not self._touched
+        if not is_known:
+            self.memory.recheck.pop(shape.id, None)
         if head.id in self.claimed:
             self.blocked[shape.id] = None
             return True
@@ -146,14 +150,16 @@ class _Cycle:
             self.blocked[shape.id] = None
             quotas.behind[shape.id] = quotas.closed[queue.name]
             return False
-        if not self._is_known_to_wait(shape.id):
+        if not is_known:
             placed = quotas.place(queue, shape)
             if placed is not None:
                 self._start_bound(quotas, queue, head, shape, placed)
                 return True
             if self._promise(quotas, queue, head, shape):
                 return True
-        self._block(shape)
+        self.blocked[shape.id] = None
+        if not self._touched:
+            self.memory.bound[shape.id] = known
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
         if quotas.keep(queue, shape, overtaken=overtaken) and overtaken:
             for labels in quotas.labels(queue, shape)[:1]:
@@ -208,7 +214,11 @@ class _Cycle:
             elif one.live:
                 self._count(quotas, queue, one.name, claim)
                 self.promised[one.shape.id] = one.live
-            elif quotas.quota.fits(queue, claim.holding.usage) and is_free(room, claim.allocation):
+            elif (
+                quotas.quota.fits(queue, claim.holding.usage)
+                and is_free(room, claim.allocation)
+                and self.bounded.lets(one.shape.shape, one.shape.id, claim.allocation)
+            ):
                 found = [Found(Candidate(cluster, claim.allocation.alternative, "fits"))]
                 said = quotas.said(queue, one.shape)
                 decided = chosen(found, [0], self._inputs(one.shape.id), said)

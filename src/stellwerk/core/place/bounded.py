@@ -13,9 +13,9 @@ from stellwerk.core.model.decisions import Candidate, Verdict
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.own import OwnDecided, OwnOption, OwnRefusal
 from stellwerk.core.model.reasons import Param, Reason
-from stellwerk.core.model.resources import Shape
+from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Decided
-from stellwerk.core.place.candidates import PREFERENCE_STEP, answers_to, candidates, fitting
+from stellwerk.core.place.candidates import PREFERENCE_STEP, answers_to, candidates, fitting, serves
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.limited import Limited
 from stellwerk.core.place.rooms import ClusterRoom
@@ -62,6 +62,16 @@ class Bounded:
     def may(self, shape: Shape, id: ShapeId, cluster: str, alternative: int) -> bool:
         """Whether an alternative may be put onto a cluster that is allowed."""
         return shape.wishes is None or (cluster, alternative) in self._ranks(id)
+
+    def lets(self, shape: Shape, id: ShapeId, allocation: Allocation) -> bool:
+        """Whether a shape may be where it was promised to be."""
+        name, alternative = allocation.cluster, allocation.alternative
+        room = next((one for one in self.allowed(shape, id) if one.cluster.name == name), None)
+        if room is None or not self.may(shape, id, name, alternative):
+            return False
+        if not serves(room.cluster, shape.person):
+            return False
+        return bool(self.limited.within(shape, [Found(Candidate(name, alternative, "fits"))]))
 
     def fitting(self, shape: Shape, id: ShapeId) -> list[Found]:
         """Where a shape fits now."""

@@ -249,8 +249,10 @@ def quotas_of(view: View, memory: Memory, bounded: Bounded) -> Quotas | None:
         memory.short.clear()
         memory.generation += 1
     changed = memory.quota.begin(view.held)
-    due = any(at == memory.generation and ms <= view.now_ms for at, ms in memory.recheck.values())
-    if changed or due:
+    now_ms, before_ms, memory.now_ms = view.now_ms, memory.now_ms, view.now_ms
+    at = memory.generation
+    due = any(since == at and ms <= now_ms for since, ms in memory.recheck.values())
+    if changed or due or now_ms < before_ms:
         memory.generation += 1
     return Quotas(view, memory.quota, memory, bounded)
 

@@ -134,9 +134,10 @@ class Memory:
 
     ``generation`` counts the changes of any room. ``blocked`` says of a shape in which generation
     it was found that it fits nowhere, ``told`` in which nothing new was to be told of it.
-    ``quota`` is the tree with its usage. ``short`` says of a shape in which state of its tree, and
+    ``quota`` is the tree with its usage. ``bound`` says as ``blocked`` of a shape that quota binds
+    in which generation, and with which head. ``short`` says of a shape in which state of its tree, and
     with which head, nobody could be stopped for it, ``recheck`` in which generation that was so
-    because some are spared, and until when.
+    because some are spared, and until when; ``now_ms`` is when it was last asked.
     """
 
     def __init__(self) -> None:
@@ -146,8 +147,9 @@ class Memory:
         self._clusters: dict[str, _Remembered] = {}
         self._placements: object = None
         self.quota: Quota | None = None
-        self.quota_version = -1
+        self.now_ms = 0
         self.short: dict[ShapeId, tuple[int, int]] = {}
+        self.bound: dict[ShapeId, tuple[int, int, int]] = {}
         self.recheck: dict[ShapeId, tuple[int, int]] = {}
 
     def placements(self, decided: object) -> None:
@@ -185,3 +187,5 @@ class Memory:
             self.short = {}
         if len(self.recheck) > most:
             self.recheck = {}
+        if len(self.bound) > most:
+            self.bound = {}
