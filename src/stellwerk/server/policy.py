@@ -69,6 +69,7 @@ SAID = {
     "steer": "change its course",
     "enter": "run commands inside of it",
     "tend": "look after it",
+    "govern": "decide about it",
 }
 
 

@@ -29,6 +29,7 @@ from stellwerk.core.model.gates import ARRAY_LABEL
     shell_complete=lambda _ctx, _param, typed: [one for one in DOING if one.startswith(typed)],
     help="In this phase, e.g. Running or Failed.",
 )
+@click.option("-u", "--user", metavar="USER", help="Of this person.")
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever it changes.")
 @limit_option
 @list_options
@@ -37,6 +38,7 @@ def command(
     everything: bool,
     labels: tuple[str, ...],
     phase: str | None,
+    user: str | None,
     watch: bool,
     limit: int | None,
     output: Output,
@@ -44,12 +46,15 @@ def command(
     """List workloads: those that wait or run, with -A all, newest first."""
     client = connect()
     query = list_query(
-        all=everything or _names_an_end(phase), labels=parse_labels(labels), phase=_spelled(phase)
+        all=everything or _names_an_end(phase),
+        labels=parse_labels(labels),
+        phase=_spelled(phase),
+        owner=user,
     )
     most = most_of(limit, output)
 
     def show() -> None:
-        if output.for_people and not (pattern or labels or phase):
+        if output.for_people and not (pattern or labels or phase or user):
             rows, total = _folded(
                 client, query, None if output.sort else most, everything=everything
             )
@@ -57,10 +62,10 @@ def command(
             rows, total = _rows(client, query, pattern, most, whole=bool(output.sort))
         write_list(
             rows,
-            columns(now_ms()),
+            columns(now_ms(), owners=len({row.owner for row in rows}) > 1),
             output,
             name=label_of,
-            empty=_nothing(everything, bool(pattern or labels or phase)),
+            empty=_nothing(everything, bool(pattern or labels or phase or user)),
             then=_then(rows, query, pattern),
             most=most,
             total=total,
@@ -121,7 +126,7 @@ def _nothing(everything: bool, chosen: bool) -> str:
 
 def _same(query: Query, pattern: str | None, *, everything: bool = False) -> str:
     """The command that asks the same again, or the same of all."""
-    said = {"label": "-l", "phase": "--phase"}
+    said = {"label": "-l", "phase": "--phase", "owner": "-u"}
     asked = [part for key, value in query if key in said for part in (said[key], value)]
     every = everything or ("all", "1") in query
     return shlex.join(["stw", "ps", *["-A"] * every, *asked, *([pattern] if pattern else [])])

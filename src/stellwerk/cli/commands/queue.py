@@ -27,37 +27,45 @@ RUNNING = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
 @click.option(
     "-l", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="With this label."
 )
+@click.option("-u", "--user", metavar="USER", help="Of this person.")
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever it changes.")
 @limit_option
 @list_options
 def command(
-    queue: str | None, labels: tuple[str, ...], watch: bool, limit: int | None, output: Output
+    queue: str | None,
+    labels: tuple[str, ...],
+    user: str | None,
+    watch: bool,
+    limit: int | None,
+    output: Output,
 ) -> None:
     """List what waits, first in line first, and why."""
     client = connect()
     chosen = parse_labels(labels)
     query = list_query(phase=sorted(WAITING), queue=queue, in_line=True)
     same = [*([queue] if queue else []), *(part for one in labels for part in ("-l", one))]
+    same += ["-u", user] if user else []
     most = most_of(limit, output)
 
     def show() -> None:
         # A place counts all that wait: those with a label are chosen only when all have theirs.
-        whole = bool(output.sort or chosen)
+        whole = bool(output.sort or chosen or user)
         found = client.listing(query, limit=None if whole else most, total=True)
         if queue and not found.items:
             _check_queue(client, queue)
         lines = numbered(waiting_in_order(found.items, queue))
         lines = [line for line in lines if chosen.items() <= line[1].labels.items()]
+        lines = [line for line in lines if user in {None, line[1].owner}]
         if output.for_people:
             write_list(
                 lines,
                 queue_columns(now_ms(), forecasts(client) if lines else {}),
                 output,
                 name=lambda line: line[1].name,
-                empty=_nothing(queue, labels),
+                empty=_nothing(queue, labels, user),
                 then=_then([row for _, row in lines], _running(client)),
                 most=most,
-                total=len(lines) if chosen else found.total,
+                total=len(lines) if chosen or user else found.total,
                 rest=shlex.join(["stw", "queue", *same, "--limit", "0"]),
             )
         else:
@@ -90,8 +98,9 @@ def _check_queue(client: Client, queue: str) -> None:
     )
 
 
-def _nothing(queue: str | None, labels: Sequence[str]) -> str:
-    where = f" in queue {queue}" if queue else ""
+def _nothing(queue: str | None, labels: Sequence[str], user: str | None) -> str:
+    where = f" of {user}" if user else ""
+    where += f" in queue {queue}" if queue else ""
     return f"nothing waits{where}{' with ' + ', '.join(labels) if labels else ''}"
 
 

@@ -11,12 +11,12 @@ from stellwerk.client.ahead import Forecast
 from stellwerk.client.wire import Row, Usage
 
 
-def columns(now_ms: int) -> list[Column[Row]]:
-    """What `ps` shows; identifiers, owner and queue with `wide`."""
+def columns(now_ms: int, *, owners: bool = False) -> list[Column[Row]]:
+    """What `ps` shows; identifiers, owner and queue with `wide`, `owners` where there are several."""
     return [
         Column("name", "NAME", lambda row: row.name),
         Column("id", "ID", lambda row: row.id, wide=True),
-        Column("owner", "OWNER", lambda row: row.owner, wide=True),
+        Column("owner", "OWNER", lambda row: row.owner, wide=not owners),
         Column("phase", "PHASE", lambda row: phase_cell(row.phase)),
         Column("wants", "WANTS", lambda row: row.wants or "-"),
         Column("cluster", "CLUSTER", lambda row: row.cluster or "-"),

@@ -1,0 +1,175 @@
+"""One machine for several people: orders find the right runtime, which is believed of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reports import ClusterReport, Inventory, Report, RunReport
+from stellwerk.drivers.agents.link import AgentLink
+from stellwerk.drivers.base import Capabilities, DriverError, LogChunk, StopOrder
+from stellwerk.drivers.local.shared import SharedDriver
+from stellwerk.runtime import PROTOCOL
+from stellwerk.testing.builders import a_cluster, a_node
+
+WHOSE = {"w-ada-1": "ada", "w-ben-1": "ben", "w-own-1": ""}
+
+
+class OwnDriver:
+    """The driver of the server's own user, which writes down what it is asked for."""
+
+    cluster = "big"
+    capabilities = Capabilities(start_guarantee="claim file", exec=True)
+    live = ("w-own-1",)
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def reports(self) -> AsyncIterator[Report]:
+        yield Inventory("big", (), 1, people=("",))
+        await asyncio.Event().wait()
+
+    async def facts(self) -> dict[str, Any]:
+        processes = [{"pid": 5, "memory_bytes": 2 << 30, "run": None}]
+        gpu = {"index": 0, "name": "NVIDIA A100", "memory_bytes": 40 << 30}
+        used = {"memory_used_bytes": 2 << 30, "processes": processes}
+        return {"hostname": "big", "cpus": 4, "memory_bytes": 1 << 30, "gpus": [{**gpu, **used}]}
+
+    async def read_log(self, run: RunId, *_: object) -> LogChunk:
+        self.asked.append(run)
+        return LogChunk(b"own", 0, 3)
+
+
+class Wire:
+    """An agent that answers every line of one link."""
+
+    def __init__(self, hand: "FakeHand", link: AgentLink) -> None:
+        self._hand, self._link = hand, link
+
+    def write(self, data: bytes) -> None:
+        import json
+
+        for line in data.splitlines():
+            request = json.loads(line)
+            self._hand.asked.append(request["op"])
+            answer = self._hand.answers.get(request["op"], {})
+            told = json.dumps({"id": request["id"], "ok": True, **answer}).encode()
+            asyncio.get_running_loop().call_soon(self._link.line, told)
+
+    def abort(self) -> None:
+        asyncio.get_running_loop().call_soon(self._link.broke)
+
+
+class FakeHand:
+    """A hand of somebody's, whose agent says what a test wants."""
+
+    home = "/home/ada/x"
+
+    def __init__(self, runs: list[dict[str, Any]]) -> None:
+        self.closed = asyncio.Event()
+        self.asked: list[str] = []
+        process = {"pid": 5, "memory_bytes": 2 << 30, "run": "w-ada-1"}
+        self.answers: Mapping[str, dict[str, Any]] = {
+            "hello": {"protocol": [PROTOCOL], "now_ms": 7},
+            "watch": {"runs": runs},
+            "probe": {"facts": {"gpus": [{"processes": [process]}]}},
+        }
+        self.link: AgentLink | None = None
+
+    async def ask(self, op: str, *_: object, **fields: Any) -> tuple[dict[str, Any], bytes]:
+        self.asked.append(op)
+        return {"size": 4}, b"hers"
+
+    def join(self, link: AgentLink) -> None:
+        self.link = link
+        link.opened(Wire(self, link))
+
+    async def close(self) -> None:
+        self.closed.set()
+        if self.link is not None and not self.link.closed.is_set():
+            self.link.broke()
+
+
+def a_run(name: str) -> dict[str, Any]:
+    return {"run": name, "generation": 1, "state": "running"}
+
+
+async def until(driver: SharedDriver, reports: AsyncIterator[Report], kind: type) -> Any:
+    """The next report of a kind."""
+    async with asyncio.timeout(5):
+        async for report in reports:
+            if isinstance(report, kind):
+                return report
+    raise AssertionError("no more reports")
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    """Lets everybody else go on until something holds."""
+    for _ in range(1_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
+
+
+def test_each_runtime_is_asked_and_believed_about_its_own() -> None:
+    """Ada's runtime comes, lies about ben's run, is used, and goes."""
+
+    async def scene() -> None:
+        own = OwnDriver()
+        driver = SharedDriver(own, None, WHOSE.get)  # type: ignore[arg-type]
+        reports = driver.reports()
+        first = await until(driver, reports, Inventory)
+        assert first.people == ("",)
+        assert (await driver.probe()).serves == ("",)
+        with pytest.raises(DriverError, match="no runtime of ada") as caught:
+            await driver.stop(StopOrder(RunId("w-ada-1"), 1, 1, "cancel", 0))
+        assert not caught.value.final
+        hand = FakeHand([a_run("w-ada-1"), a_run("w-ben-1"), a_run("w-own-1"), a_run("w-who-1")])
+        hosting = asyncio.create_task(driver.host("ada", hand, lambda: None))  # type: ignore[arg-type,return-value]
+        told = await until(driver, reports, Inventory)
+        assert (told.people, [one.run for one in told.runs]) == (("ada",), ["w-ada-1"])
+        there = await until(driver, reports, ClusterReport)
+        assert there.cluster.serves == ("", "ada")
+        assert hand.link is not None
+        hand.link.line(b'{"event": "run", "run": {"run": "w-ben-1", "generation": 1, "ended": {}}}')
+        hand.link.line(b'{"event": "run", "run": {"run": "w-ada-1", "generation": 1}}')
+        assert (await until(driver, reports, RunReport)).run == "w-ada-1"
+        await driver.stop(StopOrder(RunId("w-ada-1"), 1, 1, "cancel", 0))
+        assert hand.asked[-1] == "stop"
+        assert (await driver.read_log(RunId("w-ada-1"), "run", 0, 0, 9)).data == b"hers"
+        assert (await driver.read_log(RunId("w-own-1"), "run", 0, 0, 9)).data == b"own"
+        assert own.asked == ["w-own-1"]
+        seen: Cluster = await driver.probe()
+        assert seen.nodes[0].devices[0].foreign_bytes == 0, "it is her run's memory"
+        await hand.close()
+        await hosting
+        assert (await until(driver, reports, ClusterReport)).cluster.serves == ("",)
+        assert driver.people == ("",)
+        await reports.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(scene())
+
+
+def test_a_newer_runtime_of_a_person_replaces_the_older() -> None:
+    """As after a connection that hangs; the one that went last takes nothing along."""
+
+    async def scene() -> None:
+        driver = SharedDriver(OwnDriver(), None, WHOSE.get)  # type: ignore[arg-type]
+        driver._seen = a_cluster("big", a_node("big"))
+        old, new = FakeHand([]), FakeHand([])
+        first = asyncio.create_task(driver.host("ada", old, lambda: None))  # type: ignore[arg-type,return-value]
+        await soon(lambda: driver.people == ("", "ada"))
+        second = asyncio.create_task(driver.host("ada", new, lambda: None))  # type: ignore[arg-type,return-value]
+        await first
+        await soon(lambda: driver.guests["ada"].is_there)
+        assert old.closed.is_set()
+        assert driver.people == ("", "ada")
+        await new.close()
+        await second
+        assert driver.people == ("",)
+
+    asyncio.run(asyncio.wait_for(scene(), 10))
