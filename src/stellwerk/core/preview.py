@@ -59,7 +59,9 @@ class Outcome(Struct, frozen=True):
     ahead: int = 0
 
 
-def outcome(view: View, shape: Shape, head: Head, run: RunId | None = None) -> Outcome:
+def outcome(
+    view: View, shape: Shape, head: Head, run: RunId | None = None, queue: str = "default"
+) -> Outcome:
     """Plans a view in which a submitted workload waits in its place, and holds nothing by a run."""
     others = without(view, head.id, run)
     shape_id = ShapeId(digest(shape))
@@ -69,7 +71,7 @@ def outcome(view: View, shape: Shape, head: Head, run: RunId | None = None) -> O
     ahead = sum(_before(part, head) for part in others.shapes)
     nobody = _with(replace(others, shapes=()), shape_id, shape, head)
     alone = _planned(nobody, shape_id, head.id)
-    reasons = found.reasons or (Reason("behind", {"ahead": ahead, "queue": "default"}),)
+    reasons = found.reasons or (Reason("behind", {"ahead": ahead, "queue": queue}),)
     decision = found.decision or alone.decision
     return Outcome(None, decision, reasons, alone.allocation, ahead)
 

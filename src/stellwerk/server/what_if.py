@@ -127,7 +127,7 @@ def _decided(engine: Engine, changed: Live, standing: Sequence[Standing]) -> Dec
 
 def _outcome(view: View, shape: Shape, workload: Workload) -> models.IfOutcome:
     run = workload.live_run.id if workload.live_run is not None else None
-    found: Outcome = outcome(view, shape, head_of(workload), run)
+    found: Outcome = outcome(view, shape, head_of(workload), run, workload.queue)
     decided = view.placements.get(shape.placement) if shape.placement else None
     candidates = found.decision.candidates if found.decision is not None else ()
     return models.IfOutcome(
