@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from stellwerk.client.requests import Requests
-from stellwerk.core.model.errors import Notice
 
 
 class FieldOf(Struct):
@@ -41,6 +40,37 @@ class Use(Struct):
     live: int = 0
 
 
+class Moved(Struct):
+    """Live work for which a change would matter: what it would do now, and what after it."""
+
+    workload: str
+    queue: str = ""
+    before: str = ""
+    after: str = ""
+    why: str = ""
+    why_before: str = ""
+    others: int = 0
+
+
+class OverQuota(Struct):
+    """A queue or cohort that would use more than it has."""
+
+    name: str
+    kind: str = ""
+    flavor: str = ""
+    resource: str = ""
+    used: str = ""
+    most: str = ""
+
+
+class Consequences(Struct):
+    """What would follow from a change at once; ``left`` counts those that aren't listed."""
+
+    moved: list[Moved] = []
+    left: int = 0
+    over: list[OverQuota] = []
+
+
 class DeletedObjects(Struct):
     """What was deleted, or would be, and who needed it."""
 
@@ -48,6 +78,7 @@ class DeletedObjects(Struct):
     objects: list[ObjectChange] = []
     uses: list[Use] = []
     seq: int = 0
+    consequences: Consequences | None = None
 
 
 class QueueObject(Struct):
@@ -127,36 +158,6 @@ class Quota(Struct):
 
     items: list[QuotaRow] = []
     seq: int = 0
-
-
-class Moved(Struct):
-    """Live work for which a change would matter: what it would do now, and what after it."""
-
-    workload: str
-    queue: str = ""
-    before: str = ""
-    after: str = ""
-    why: str = ""
-
-
-class OverQuota(Struct):
-    """A queue or cohort that would use more than it has."""
-
-    name: str
-    kind: str = ""
-    flavor: str = ""
-    resource: str = ""
-    used: str = ""
-    quota: str = ""
-
-
-class Consequences(Struct):
-    """What would follow from a change at once; ``left`` counts those that aren't listed."""
-
-    moved: list[Moved] = []
-    left: int = 0
-    over: list[OverQuota] = []
-    notices: list[Notice] = []
 
 
 class QueueingCalls(Requests):

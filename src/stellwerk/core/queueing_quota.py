@@ -22,7 +22,8 @@ class PairUse(Struct, frozen=True):
     """One flavor's resource at one node, in thousandths of its unit.
 
     ``nominal`` is its own (None: it has none by itself), ``quota`` with what those below it lend.
-    ``available`` is what it could use more now, with what it may borrow.
+    ``available`` is what it could use more now, with what it may borrow, ``most`` what it could
+    use if nothing were in use.
     """
 
     flavor: str
@@ -31,6 +32,7 @@ class PairUse(Struct, frozen=True):
     quota: int
     used: int
     available: int
+    most: int
     borrowing_limit: int | None = None
     lending_limit: int | None = None
 
@@ -157,6 +159,7 @@ def _use(node: QuotaNode, pair: Pair) -> PairUse:
         quota=node.subtree.get(pair, 0),
         used=node.usage.get(pair, 0),
         available=node.available(pair),
+        most=node.potential(pair),
         borrowing_limit=node.borrowing.get(pair),
         lending_limit=node.lending.get(pair),
     )

@@ -6,9 +6,10 @@ from difflib import get_close_matches
 from msgspec.structs import replace
 
 from stellwerk.core.describe.extras import PREFIX
-from stellwerk.core.lower import DEFAULT_QUEUE, Lowered
+from stellwerk.core.lower import Lowered
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.queueing import PRIORITY_LABEL, QueueObjects
+from stellwerk.core.model.resources import DEFAULT_QUEUE
 from stellwerk.core.model.task import Task
 from stellwerk.core.queueing_objects import DEFAULT_NAMESPACE
 from stellwerk.server.models import SubmitItem

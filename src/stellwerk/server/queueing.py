@@ -8,16 +8,24 @@ import msgspec
 from stellwerk.core.describe.applied import OBJECT_KINDS
 from stellwerk.core.describe.fleet_amounts import write_kubernetes
 from stellwerk.core.model.errors import Problem, StellwerkError
-from stellwerk.core.model.queue_object import SPACED, KeptObject, ObjectKey
+from stellwerk.core.model.queue_object import SPACED, KeptObject, ObjectKey, QueueObject
 from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.workload import Workload
-from stellwerk.core.queueing_changes import ObjectChange
-from stellwerk.core.queueing_objects import DEFAULT_NAMESPACE, in_use
+from stellwerk.core.queueing_changes import ObjectChange, changes_of
+from stellwerk.core.queueing_objects import (
+    DEFAULT_NAMESPACE,
+    QueueingNow,
+    in_use,
+    objects_after,
+)
+from stellwerk.core.queueing_preview import MovedWork, consequences
 from stellwerk.core.queueing_quota import PairUse, QuotaOf, queues_stand, quota_of, through
+from stellwerk.core.view import View
 from stellwerk.server import queueing_models as models
 
 NAMES = 8
 """So many users of an object are named."""
+MOST_MOVED = 50
 
 
 def key_of(ref: models.ObjectRef) -> ObjectKey:
@@ -99,6 +107,44 @@ def _who_helps(one: models.UseView) -> str:
 def _named(names: Sequence[str], count: int) -> str:
     shown = ", ".join(names[:NAMES])
     return f"{shown} and {count - NAMES} more" if count > NAMES else shown
+
+
+def consequences_of(
+    view: View, queueing: QueueingNow, put: Sequence[QueueObject], gone: Sequence[ObjectKey] = ()
+) -> models.Consequences | None:
+    """What would follow at once from applying and deleting objects; None if nothing changes."""
+    if not gone and all(one.change == "unchanged" for one in changes_of(queueing.kept, put)):
+        return None
+    after = objects_after(queueing.kept, put, gone)
+    found = consequences(view, after, queueing.live)
+    work = {one.id: one for one in queueing.live}
+    return models.Consequences(
+        moved=[_moved(one, work[one.id]) for one in found.moved[:MOST_MOVED]],
+        left=max(0, len(found.moved) - MOST_MOVED),
+        over=[
+            models.OverQuota(
+                name=one.node.name,
+                kind=one.node.kind,
+                flavor=one.pair.flavor,
+                resource=one.pair.resource,
+                used=write_kubernetes(one.pair.used),
+                most=write_kubernetes(one.pair.most),
+            )
+            for one in found.over
+        ],
+    )
+
+
+def _moved(one: MovedWork, work: Workload) -> models.Moved:
+    return models.Moved(
+        workload=work.name,
+        queue=work.queue,
+        before=one.before.what,
+        after=one.after.what,
+        why=one.after.why,
+        why_before=one.before.why,
+        others=one.others,
+    )
 
 
 def object_view(one: KeptObject) -> models.ObjectView:

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-from stellwerk.core.model.errors import Notice
-
 
 class FieldView(msgspec.Struct, frozen=True):
     """A field of an object that changes; "" = it isn't there."""
@@ -57,6 +55,39 @@ class UseView(msgspec.Struct, frozen=True):
     live: int
 
 
+class Moved(msgspec.Struct, frozen=True):
+    """Live work for which a change would matter: what it would do now, and what after it, and why.
+    ``others`` that ask for the same fare like it.
+    """
+
+    workload: str
+    queue: str
+    before: str
+    after: str
+    why: str = ""
+    why_before: str = ""
+    others: int = 0
+
+
+class OverQuota(msgspec.Struct, frozen=True):
+    """A queue or cohort that would use more than it has."""
+
+    name: str
+    kind: str
+    flavor: str
+    resource: str
+    used: str
+    most: str
+
+
+class Consequences(msgspec.Struct, frozen=True):
+    """What would follow from a change at once. ``left`` counts those that aren't listed."""
+
+    moved: list[Moved] = []
+    left: int = 0
+    over: list[OverQuota] = []
+
+
 class DeletedObjects(msgspec.Struct, frozen=True):
     """What was deleted, or would be, and who needed it."""
 
@@ -64,6 +95,7 @@ class DeletedObjects(msgspec.Struct, frozen=True):
     objects: list[ObjectChangeView]
     uses: list[UseView]
     seq: int
+    consequences: Consequences | None = None
 
 
 class ObjectView(msgspec.Struct, frozen=True):
@@ -147,33 +179,3 @@ class Quota(msgspec.Struct, frozen=True):
 
     items: list[QuotaRow]
     seq: int
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """Live work for which a change would matter: what it would do now, and what after it."""
-
-    workload: str
-    queue: str
-    before: str
-    after: str
-    why: str = ""
-
-
-class OverQuota(msgspec.Struct, frozen=True):
-    """A queue or cohort that would use more than it has."""
-
-    name: str
-    kind: str
-    flavor: str
-    resource: str
-    used: str
-    quota: str
-
-
-class Consequences(msgspec.Struct, frozen=True):
-    """What would follow from a change at once. ``left`` counts those that aren't listed."""
-
-    moved: list[Moved] = []
-    left: int = 0
-    over: list[OverQuota] = []
-    notices: list[Notice] = []

@@ -323,6 +323,8 @@ def delete(
         for line in render.use_lines(told.uses):
             narrate(f"note: {line}")
     lines = render.change_lines(told.objects, dry_run=dry_run)
+    if told.consequences is not None:
+        lines += ["", *render.consequence_lines(told.consequences)]
     write_one(told, lines, output, name="\n".join(map(render.path_of, told.objects)))
 
 

@@ -47,13 +47,17 @@ def command(ctx: click.Context, output: Output) -> None:
     `stw apply -f FILE` brings them; `plan` and `check` say what files mean, without a server.
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(ls, output=output)
+        _list(output)
 
 
 @command.command("ls", epilog="Example: stw queues ls -o wide")
 @list_options
-def ls(output: Output = Output()) -> None:  # noqa: B008 - a named tuple of plain values
+def ls(output: Output) -> None:
     """List ClusterQueues: how many wait, hold quota and run, and what of the quota is used."""
+    _list(output)
+
+
+def _list(output: Output) -> None:
     write_list(
         connect().cluster_queues(),
         queue_columns(),

@@ -8,7 +8,7 @@ import msgspec
 
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, plural
-from stellwerk.client.queueing import Consequences, FieldOf, ObjectChange, QueueObject, Use
+from stellwerk.client.queueing import Consequences, FieldOf, Moved, ObjectChange, QueueObject, Use
 
 MOST_UNCHANGED = 10
 MOST_OBJECTS = 100
@@ -125,23 +125,27 @@ def consequence_lines(told: Consequences) -> list[str]:
     """What would follow: who starts or waits otherwise, and which queues hold too much."""
     lines = []
     if told.moved:
-        lines.append("live work for which this matters:")
-        for one in told.moved:
-            why = f": {one.why}" if one.why else ""
-            lines.append(f"  {one.workload} ({one.queue}) {one.before} -> {one.after}{why}")
+        lines.append("live work for which this matters at once:")
+        lines += [f"  {_moved(one)}" for one in told.moved]
         if told.left:
             lines.append(f"  and {plural(told.left, 'workload')} more")
     if told.over:
-        lines.append(
-            "over quota; what runs goes on, and nothing more is admitted until it is less:"
-        )
+        lines.append("over quota; what runs goes on, and nothing more starts until it is within:")
         lines += [
-            f"  {one.kind} {one.name}: {one.used} of {one.quota} {one.resource} in {one.flavor}"
+            f"  {one.kind} {one.name}: uses {one.used} {one.resource} in {one.flavor}, could have"
+            f" {one.most}"
             for one in told.over
         ]
     if not lines:
-        lines.append("no live work starts, stops or waits otherwise because of this")
+        lines.append("no live work starts, stops or waits otherwise at once")
     return lines
+
+
+def _moved(one: Moved) -> str:
+    more = f" and {one.others:,} more like it" if one.others else ""
+    before = one.before + (f" ({one.why_before})" if one.why_before else "")
+    after = one.after + (f" ({one.why})" if one.why else "")
+    return f"{one.workload} in {one.queue}{more}: {before} -> {after}"
 
 
 def use_lines(uses: Sequence[Use]) -> list[str]:

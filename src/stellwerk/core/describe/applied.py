@@ -165,7 +165,8 @@ def _object_of(gathered: Gathered, kind: str, about: Meta, node: Node) -> QueueO
         said["settings"] = gathered.settings
     else:
         said["labels"] = gathered.namespaces[name]
-    manifest = msgspec.json.encode(_manifest(node.plain(), name, namespace, kind)).decode()
+    written = _manifest(node.plain(), name, namespace, kind)
+    manifest = msgspec.json.encode(written, order="sorted").decode()
     return QueueObject(kind=kind, name=name, namespace=namespace, manifest=manifest, **said)
 
 

@@ -93,9 +93,10 @@ def priority(report: Report, node: Node, path: str) -> int | str | None:
 
 
 def queue(report: Report, node: Node, path: str) -> str | None:
-    """The name of a queue."""
+    """The name of a queue, or `namespace/name`."""
     written = str(node.value).strip()
-    if _QUEUE.fullmatch(written):
+    namespace, slash, name = written.rpartition("/")
+    if _QUEUE.fullmatch(name) and (not slash or _QUEUE.fullmatch(namespace)):
         return written
     report.problem("spec/value", node, path, f"`{written[:60]}` can't be the name of a queue")
     return None

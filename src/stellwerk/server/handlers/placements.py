@@ -6,13 +6,16 @@ from typing import Annotated
 
 from litestar import get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec.structs import replace
 
 from stellwerk.core.model.commands import DeletePlacement
 from stellwerk.server import applying
 from stellwerk.server import standing_models as models
-from stellwerk.server.handlers.workloads import EFFECT_S, AnyRequest, actor_of
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
 from stellwerk.server.placement_differences import difference as compare
 from stellwerk.server.placements import PlacementPages
+from stellwerk.server.queueing import consequences_of
+from stellwerk.server.seeing import AnyRequest
 from stellwerk.server.services import PROJECT, SETTLE_S, Given
 from stellwerk.store import NewCommand
 
@@ -51,7 +54,9 @@ async def apply(
         if data.dry_run:
             now = await asyncio.to_thread(applying.would_be, engine.placements, one)
             tell = partial(applying.answer, store, one, was, now, queueing, dry_run=True)
-            return await asyncio.to_thread(tell)
+            told = await asyncio.to_thread(tell)
+            look = partial(consequences_of, engine.view(), queueing, one.objects)
+            return replace(told, consequences=await asyncio.to_thread(look))
         commands = await asyncio.to_thread(applying.commands_of, store, data, one, was)
         key = request.headers.get("idempotency-key", "")
         await services.take(

@@ -1,6 +1,7 @@
 """Objects of queueing: looking at them, deleting them, and how much of the quota is used."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from litestar import get, post
@@ -75,13 +76,17 @@ async def delete_objects(
         if uses and not data.force and not data.dry_run:
             raise StellwerkError(queueing.in_use_problems(uses))
         changes = changes_of(now.kept, (), keys)
+        follows = None
+        if data.dry_run:
+            look = partial(queueing.consequences_of, services.engine.view(), now, (), keys)
+            follows = await asyncio.to_thread(look)
         if keys and not data.dry_run:
             header = request.headers.get("idempotency-key", "")
             command = DeleteQueueObjects(keys, force=data.force)
             await services.order(command, actor_of(request), header)
             await services.settled(EFFECT_S)
     views = [queueing.change_view(one, whole=data.dry_run) for one in changes]
-    return models.DeletedObjects(data.dry_run, views, uses, services.store.seq())
+    return models.DeletedObjects(data.dry_run, views, uses, services.store.seq(), follows)
 
 
 @get("/queueing/queues", tags=["queues"], summary="ClusterQueues")
