@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stellwerk.core.inventory.merge import Source, Trust, merge, with_everything, with_global_set
+from stellwerk.core.inventory.merge_taken import amounts_of
 from stellwerk.core.model.cluster import (
     Cluster,
     Costs,
@@ -25,7 +26,7 @@ from stellwerk.core.model.fleet import (
     SetBinding,
     Told,
 )
-from stellwerk.core.model.resources import Allocation, NodeAllocation
+from stellwerk.core.model.resources import Allocation, DeviceShare, NodeAllocation
 from stellwerk.core.model.selectors import Selector
 
 GIB = 1 << 30
@@ -169,9 +170,9 @@ def test_times() -> None:
 
 
 def test_beside_the_clusters() -> None:
-    """Links, data, sets and what is taken: the more trusted source's, each once."""
+    """Links, data and sets are the more trusted source's, each once; of use the larger counts."""
     held = Allocation("a", (NodeAllocation("n", 1000),))
-    more = Allocation("a", (NodeAllocation("n", 2000),))
+    more = Allocation("a", (NodeAllocation("n", 3000),))
     fleet = merge(
         [
             source(
@@ -187,8 +188,14 @@ def test_beside_the_clusters() -> None:
     )
     assert fleet.links == (Link("x", "a", 2e9), Link("y", "a", 1e9))
     assert fleet.data == (Data("d", "1", 6),)
-    assert fleet.taken == (held,)
+    assert fleet.taken == (held, Allocation("a", (NodeAllocation("n", 2000),)))
     assert fleet.contradictions == (
+        Contradiction(
+            "a",
+            "taken",
+            (("declared", "n: 1 CPUs"), ("told", "n: 3 CPUs")),
+            "the larger of declared and told, of each resource",
+        ),
         Contradiction("", "data.d@1.bytes", (("declared", "6"), ("told", "5")), "declared"),
     )
 
@@ -281,3 +288,40 @@ def test_every_fact_has_a_speaker(drawn: Drawn) -> None:
         assert cluster.owner == (owner[1] if owner else "")
         if owner:
             assert fleet.told[cluster.name]["owner"].source == owner[0]
+
+
+Use = dict[str, tuple[int, int, dict[int, int]]]
+SIZES = st.integers(1, 4)
+USES = st.dictionaries(
+    st.sampled_from(["n", "m"]),
+    st.tuples(st.integers(0, 4), st.integers(0, 4), st.dictionaries(st.integers(0, 3), SIZES)),
+    min_size=1,
+)
+
+
+@given(USES, USES)
+def test_what_is_in_use_is_the_larger_of_each_resource(declared: Use, runs: Use) -> None:
+    """What runs hold stays as it is; a file adds what it says beyond that, and nothing else."""
+
+    def taken(use: Use) -> tuple[Allocation, ...]:
+        return tuple(
+            Allocation("a", (NodeAllocation(node, cpus, memory, 0, shares(devices)),))
+            for node, (cpus, memory, devices) in use.items()
+        )
+
+    def shares(devices: dict[int, int]) -> tuple[DeviceShare, ...]:
+        return tuple(DeviceShare(index, size) for index, size in devices.items())
+
+    held, said = taken(runs), taken(declared)
+    fleet = merge([source("probed", taken=held), source("declared", taken=said)])
+    assert fleet.taken[: len(held)] == held
+    found, mine, other = amounts_of(fleet.taken), amounts_of(held), amounts_of(said)
+    for node in found:
+        both = [use[node] for use in (mine, other) if node in use]
+        assert found[node].cpus_milli == max(one.cpus_milli for one in both)
+        assert found[node].memory_bytes == max(one.memory_bytes for one in both)
+        assert len(found[node].devices) == max(len(one.devices) for one in both)
+        for index, size in (mine[node].devices if node in mine else {}).items():
+            theirs = other[node].devices.get(index, 0) if node in other else 0
+            assert found[node].devices[index] == max(size, theirs)
+    assert bool(fleet.contradictions) == (mine != other)

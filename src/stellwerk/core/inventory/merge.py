@@ -3,7 +3,7 @@
 An administrator's word holds before what a driver found, and that before what an engine says of
 itself. Maps (labels, claims, nodes, taints, …) are joined key by key; of two values for one key the
 more trusted is used, never a mean, and the other is kept as a contradiction. Between sources of
-equal trust the earlier one holds.
+equal trust the earlier one holds. Of what is in use the larger amount counts (`merge_taken`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.inventory.merge_nodes import merge_node, node_conflicts, shown
+from stellwerk.core.inventory.merge_taken import InUse, differing, larger
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.fleet import (
     ClusterSet,
@@ -22,6 +23,7 @@ from stellwerk.core.model.fleet import (
     SetBinding,
     Told,
 )
+from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.selectors import Selector
 
 Trust = Literal["declared", "probed", "told"]
@@ -72,6 +74,7 @@ def merge(sources: Sequence[Source]) -> Fleet:
     merging = [_Merging(name, speakers[name]) for name in sorted(present)]
     clusters = tuple(each.cluster() for each in merging)
     fleets = [source.fleet for source in ranked]
+    taken, differing_use = _taken(ranked)
     return Fleet(
         clusters=clusters,
         sets=_first(fleets, "sets", lambda each: each.name),
@@ -79,10 +82,11 @@ def merge(sources: Sequence[Source]) -> Fleet:
         links=_first(fleets, "links", lambda each: (each.source, each.target)),
         latencies=_first(fleets, "latencies", lambda each: (each.client_region, each.cluster)),
         data=_first(fleets, "data", lambda each: (each.name, each.revision)),
-        taken=_taken(fleets),
+        taken=taken,
         told={each.name: each.told for each in merging if each.told},
         contradictions=(
             *(found for each in merging for found in each.contradictions),
+            *differing_use,
             *_data_conflicts(ranked),
         ),
     )
@@ -235,19 +239,31 @@ def _first(fleets: Sequence[Fleet], field: str, key: Callable[[Any], Any]) -> tu
     return tuple(found[each] for each in sorted(found))
 
 
-def _taken(fleets: Sequence[Fleet]) -> tuple[Any, ...]:
-    """What is in use, of each cluster by the most trusted source that says anything of it."""
-    speaker: dict[str, int] = {}
-    for at, fleet in enumerate(fleets):
-        for each in fleet.taken:
-            speaker.setdefault(each.cluster, at)
-    taken = [
-        each
-        for at, fleet in enumerate(fleets)
-        for each in fleet.taken
-        if speaker[each.cluster] == at
-    ]
-    return tuple(sorted(taken, key=lambda each: each.cluster))
+def _taken(sources: Sequence[Source]) -> tuple[tuple[Allocation, ...], list[Contradiction]]:
+    """What is in use, and where sources differ about it; of equal trust the first that speaks."""
+    said: dict[str, dict[Trust, InUse]] = {}
+    for source in sources:
+        for name, taken in _by_cluster(source.fleet.taken).items():
+            one = InUse(source.name, taken, source.trust == "probed")
+            said.setdefault(name, {}).setdefault(source.trust, one)
+    found: list[Allocation] = []
+    contradictions: list[Contradiction] = []
+    for name in sorted(said):
+        speakers = list(said[name].values())
+        found += larger(name, speakers)
+        told = differing(speakers)
+        if told:
+            who = " and ".join(source for source, _ in told)
+            used = f"the larger of {who}, of each resource"
+            contradictions.append(Contradiction(name, "taken", told, used))
+    return tuple(found), contradictions
+
+
+def _by_cluster(taken: Iterable[Allocation]) -> dict[str, tuple[Allocation, ...]]:
+    found: dict[str, list[Allocation]] = {}
+    for one in taken:
+        found.setdefault(one.cluster, []).append(one)
+    return {name: tuple(held) for name, held in found.items()}
 
 
 def _data_conflicts(sources: Sequence[Source]) -> list[Contradiction]:
