@@ -94,7 +94,7 @@ async def what_if(
     tags=["workloads"],
     summary="Compare decisions",
 )
-async def difference(
+async def compare_decisions(
     ref: FromPath[str],
     request: AnyRequest,
     services: Given,
@@ -121,7 +121,7 @@ async def difference(
     tags=["workloads"],
     summary="Replay a decision",
 )
-async def replay(
+async def replay_decision(
     ref: FromPath[str], services: Given, decision: DecisionOf = ""
 ) -> standing_models.Replayed:
     """Decides again what was decided, on what the journal says of that moment."""
@@ -136,4 +136,4 @@ async def replay(
     return await asyncio.to_thread(ask)
 
 
-HANDLERS = [explain_candidate, what_if, difference, replay]
+HANDLERS = [explain_candidate, what_if, compare_decisions, replay_decision]
