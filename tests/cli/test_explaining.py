@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import Stw
 from tests.client.fake_server import FakeServer
 
-WAITS = {"reasons": [], "candidates": []}
+WAITS: dict[str, list[object]] = {"reasons": [], "candidates": []}
 REPLAYED = {
     "decision": "d-1",
     "key": "train",

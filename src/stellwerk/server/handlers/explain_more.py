@@ -53,8 +53,8 @@ async def explain_candidate(
     found = store.decision(DecisionId(runs[-1].decision)) if runs else None
     if not runs or found is None:
         what = f"{workload.name} has no run {run}" if run else f"{workload.name} never had a run"
-        known = ", ".join(str(one.number) for one in workload.runs)
-        help = f"its runs are {known}" if known else "so it was decided for no cluster"
+        numbers = ", ".join(str(one.number) for one in workload.runs)
+        help = f"its runs are {numbers}" if numbers else "so it was decided for no cluster"
         raise StellwerkError.of("find/run", what, help)
     decision = found[0]
 
