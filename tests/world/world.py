@@ -27,6 +27,7 @@ from stellwerk.core.state import State, StateImage, fold
 from stellwerk.core.view import Viewer
 from stellwerk.engine.standing_work import wished
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
+from tests.world.images import sorted_image
 
 SHAPES = (
     a_shape(a_request(cpus=1)),
@@ -393,22 +394,3 @@ class World:
                 if report.cluster == cluster.name and run not in planned
             ]
             assert not stray, f"runs that the state believes over: {stray}"
-
-
-def sorted_image(state: State) -> StateImage:
-    """The image in an order that doesn't depend on how the state came about."""
-    image = state.image()
-    return msgspec.structs.replace(
-        image,
-        workloads=sorted(image.workloads, key=lambda w: w.id),
-        clusters=sorted(image.clusters, key=lambda c: c.name),
-        shapes=dict(sorted(image.shapes.items())),
-        waits=dict(sorted(image.waits.items())),
-        arrays=dict(sorted(image.arrays.items())),
-        quarantined={
-            name: dict(sorted(n.items())) for name, n in sorted(image.quarantined.items())
-        },
-        faults={name: dict(sorted(n.items())) for name, n in sorted(image.faults.items())},
-        own=dict(sorted(image.own.items())),
-        drains={name: dict(sorted(n.items())) for name, n in sorted(image.drains.items())},
-    )

@@ -48,34 +48,21 @@ def fold(state: State, record: ev.Record) -> None:
             _fold_run(state, record.at_ms, event)
         case ev.LeaderChanged():
             state.epoch = event.epoch
-        case ev.ClusterObserved():
-            state.put_cluster(event.cluster)
-        case ev.NodeQuarantined():
-            state.quarantine(event.cluster, event.node, event.reason)
-        case ev.NodeResumed():
-            state.resume(event.cluster, event.node)
-        case ev.ClusterDrained():
-            drain = Drain(record.actor, record.at_ms, event.until_ms)
-            state.drain(event.cluster, event.nodes, drain)
-        case ev.ClusterResumed():
-            state.end_drain(event.cluster, event.nodes)
-        case ev.ClusterRemoved():
-            state.drop_cluster(event.cluster)
+        case (
+            ev.ClusterObserved()
+            | ev.NodeQuarantined()
+            | ev.NodeResumed()
+            | ev.ClusterDrained()
+            | ev.ClusterResumed()
+            | ev.ClusterRemoved()
+        ):
+            _fold_cluster(state, record, event)
         case ev.ShapeWaits():
             queue = state.shapes.get(event.shape)
             if queue is not None:
                 queue.waits = Waits(event.decision, event.reasons, record.at_ms)
         case ev.CancelRequested():
-            workload = state.workloads[event.id]
-            changed = state.change(
-                workload,
-                cancelling=True,
-                cancelled_by=record.actor,
-                cancel_now=workload.cancel_now or event.now,
-            )
-            run = changed.live_run
-            if run is not None:
-                state.tell_to_stop(changed, run)
+            _fold_cancel(state, record.actor, event)
         case ev.WorkloadEnded():
             _fold_end(state, record.at_ms, event)
         case ev.FleetDeclared() | ev.PlacementApplied():
@@ -91,6 +78,48 @@ def fold(state: State, record: ev.Record) -> None:
             pass  # told in the journal; nothing of the live state follows from them
         case _:
             assert_never(event)
+
+
+ClusterEvent = (
+    ev.ClusterObserved
+    | ev.NodeQuarantined
+    | ev.NodeResumed
+    | ev.ClusterDrained
+    | ev.ClusterResumed
+    | ev.ClusterRemoved
+)
+
+
+def _fold_cluster(state: State, record: ev.Record, event: ClusterEvent) -> None:
+    match event:
+        case ev.ClusterObserved():
+            state.put_cluster(event.cluster)
+        case ev.NodeQuarantined():
+            state.quarantine(event.cluster, event.node, event.reason)
+        case ev.NodeResumed():
+            state.resume(event.cluster, event.node)
+        case ev.ClusterDrained():
+            drain = Drain(record.actor, record.at_ms, event.until_ms)
+            state.drain(event.cluster, event.nodes, drain)
+        case ev.ClusterResumed():
+            state.end_drain(event.cluster, event.nodes)
+        case ev.ClusterRemoved():
+            state.drop_cluster(event.cluster)
+        case _:
+            assert_never(event)
+
+
+def _fold_cancel(state: State, actor: str, event: ev.CancelRequested) -> None:
+    workload = state.workloads[event.id]
+    changed = state.change(
+        workload,
+        cancelling=True,
+        cancelled_by=actor,
+        cancel_now=workload.cancel_now or event.now,
+    )
+    run = changed.live_run
+    if run is not None:
+        state.tell_to_stop(changed, run)
 
 
 QueueEvent = (
