@@ -6,7 +6,7 @@ starts at once and takes for each epoch the longer of computing and reading.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -80,18 +80,23 @@ def site_of(
         way=way,
         wait_s=wait_s if math.isfinite(wait_s) and wait_s > 0 else 0.0,
         run_s=_scaled(job.runtime_s, cluster.speed),
-        usd_per_hour=usd_per_hour(job, cluster),
+        usd_per_hour=usd_per_hour(cluster, job.devices, job.nodes),
         now_ms=now_ms,
     )
 
 
-def usd_per_hour(job: JobProfile, cluster: Cluster) -> float | None:
-    """The price of all nodes of a job for an hour; None where what is told is no price."""
-    costs = cluster.costs
-    price = costs.usd_per_hour
-    for kind, count in sorted(job.devices.items()):
-        price += count * costs.usd_per_device_hour.get(kind, 0.0)
-    return price * max(1, job.nodes) if math.isfinite(price) and price >= 0 else None
+def usd_per_hour(cluster: Cluster, devices: Mapping[str, int], nodes: int) -> float | None:
+    """The price of nodes with these devices for an hour; None where what is told is no price."""
+    price = cluster.costs.usd_per_hour
+    for kind, count in sorted(devices.items()):
+        price += count * usd_per_device_hour(cluster, kind)
+    return price * max(1, nodes) if math.isfinite(price) and price >= 0 else None
+
+
+def usd_per_device_hour(cluster: Cluster, kind: str) -> float:
+    """The price of a device of a kind; of any kind (""), that of the dearest."""
+    by_kind = cluster.costs.usd_per_device_hour
+    return by_kind.get(kind, 0.0 if kind else max(by_kind.values(), default=0.0))
 
 
 def energy_kwh(job: JobProfile, cluster: Cluster, run_s: float | None) -> float | None:

@@ -22,7 +22,7 @@ from stellwerk.core.place import filters
 from stellwerk.core.place.amounts import digits, limit_that_admits
 from stellwerk.core.place.expressions import Expressions
 from stellwerk.core.place.filters_demand import more, shortfalls, told
-from stellwerk.core.place.filters_limits import PRICE, usd_per_hour
+from stellwerk.core.place.filters_limits import PRICE, price_of
 from stellwerk.core.place.matching import matches, meets
 
 _NO_KEY = re.compile(r'Key not found in map : "(.*)"')
@@ -224,7 +224,7 @@ def _limits(facts: Facts, row: int) -> Iterator[FailedRule]:
         for one in _selector(cluster, Selector(), asked.claims, "Limits", _nearest_claims(facts))
     )
     estimates = facts.context.estimates
-    price = usd_per_hour(cluster, facts.placement.demand, facts.placement.num_nodes)
+    price = price_of(cluster, facts.placement.demand, facts.placement.num_nodes)
     if PRICE in estimates:
         price = estimates[PRICE].get(cluster.name, float("nan"))
     if asked.usd_per_hour_max and not price <= asked.usd_per_hour_max:

@@ -1,12 +1,14 @@
 """The filter of hard limits: claims that must be there, prices, latency and the end.
 
-A limit on something that nobody knows of a cluster isn't met; a price that nobody told is 0.
+A limit on something that nobody knows of a cluster isn't met; a price that nobody told is 0. What
+an hour costs is for `core.data.costing` to say.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from stellwerk.core.data.costing import usd_per_device_hour, usd_per_hour
 from stellwerk.core.inventory.columns import FleetColumns, Floats
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.placement import Limits, Placement
@@ -16,18 +18,11 @@ from stellwerk.core.place.filters import Verdict, requirement_bits
 Estimates = dict[str, dict[str, float]]
 
 
-def usd_per_hour(cluster: Cluster, request: Request | None, num_nodes: int) -> float:
-    """What a cluster costs in an hour for ``num_nodes`` nodes of a request."""
-    price = cluster.costs.usd_per_hour
-    if request is not None and request.gpu is not None:
-        price += request.gpu.count * _usd_per_device_hour(cluster, request.gpu.kind)
-    return price * num_nodes
-
-
-def _usd_per_device_hour(cluster: Cluster, kind: str) -> float:
-    """The price of a device of a kind; of any kind, that of the dearest."""
-    by_kind = cluster.costs.usd_per_device_hour
-    return by_kind.get(kind, 0.0 if kind else max(by_kind.values(), default=0.0))
+def price_of(cluster: Cluster, request: Request | None, num_nodes: int) -> float:
+    """What a cluster costs in an hour for ``num_nodes`` nodes of a request; NaN = unknown."""
+    gpu = request.gpu if request is not None else None
+    price = usd_per_hour(cluster, {gpu.kind: gpu.count} if gpu is not None else {}, num_nodes)
+    return float("nan") if price is None else price
 
 
 PRICE = "Price"
@@ -40,7 +35,10 @@ WEIGHTED = "Weighted"
 def prices(
     columns: FleetColumns, placement: Placement, estimates: Estimates | None = None
 ) -> Floats:
-    """The price per hour of each cluster for a placement's demand, or as it was estimated."""
+    """The price per hour of each cluster for a placement's demand, or as it was estimated.
+
+    It is `usd_per_hour` of all clusters at once.
+    """
     if estimates and PRICE in estimates:
         return estimated(columns, estimates, PRICE)
     price = columns.numbers("usd_per_hour", "", lambda one: one.costs.usd_per_hour).values
@@ -48,12 +46,13 @@ def prices(
     with np.errstate(invalid="ignore", over="ignore"):
         if gpu is not None:
             price = price + float(gpu.count) * _device_prices(columns, gpu.kind)
-        return price * float(placement.num_nodes)
+        price = price * float(max(1, placement.num_nodes))
+        return np.where(np.isfinite(price) & (price >= 0), price, np.nan)
 
 
 def _device_prices(columns: FleetColumns, kind: str) -> Floats:
     def read(cluster: Cluster) -> float:
-        return _usd_per_device_hour(cluster, kind)
+        return usd_per_device_hour(cluster, kind)
 
     return columns.numbers("usd_per_device_hour", kind, read).values
 

@@ -169,7 +169,7 @@ def _option(
         alternative=index,
         request=request,
         estimate=estimate,
-        usd_per_hour=usd_per_hour(job, cluster),
+        usd_per_hour=usd_per_hour(cluster, job.devices, job.nodes),
         parts=parts,
         devices=job.devices if parts else {},
         from_s=from_s,
