@@ -327,6 +327,19 @@ _SPECS: dict[str, _Spec] = {
         "further variables that the server and all jobs take over from whoever starts it: A,B",
         lambda _env, _so_far: "",
     ),
+    "join_listen": _Spec(
+        "where machines dial in that can't be dialled: 0.0.0.0:7443; empty is nowhere",
+        lambda _env, _so_far: "",
+    ),
+    "join_cert": _Spec(
+        "the certificate (and chain) for that; without one only this machine may dial in",
+        lambda _env, _so_far: "",
+    ),
+    "join_key": _Spec("the key of that certificate", lambda _env, _so_far: ""),
+    "join_url": _Spec(
+        "the address by which machines reach that, if it is another: https://lab.example:7443",
+        lambda _env, _so_far: "",
+    ),
     "start_timeout_ms": _Spec(
         "how long a starting server is waited for", lambda _env, _so_far: 15_000, is_number=True
     ),

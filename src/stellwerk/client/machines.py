@@ -50,6 +50,46 @@ class SshClusters(Struct):
     items: list[SshCluster] = []
 
 
+class JoinToken(Struct):
+    """A token with which machines join a cluster; it is told once."""
+
+    id: str
+    cluster: str
+    token: str
+    until_ms: int = 0
+    url: str = ""
+
+
+class TokenRow(Struct):
+    """What is kept of a token."""
+
+    id: str
+    until_ms: int = 0
+    made_ms: int = 0
+    actor: str = ""
+
+
+class MemberRow(Struct):
+    """A machine that has joined."""
+
+    node: str
+    machine_id: str = ""
+    joined_ms: int = 0
+
+
+class JoinTokenList(Struct):
+    """The tokens of a cluster that still hold, and the machines that have joined."""
+
+    tokens: list[TokenRow] = []
+    machines: list[MemberRow] = []
+
+
+class Revoked(Struct):
+    """What was taken back."""
+
+    gone: list[str] = []
+
+
 class HostLeft(Struct):
     """What became of a machine whose cluster was removed."""
 
@@ -145,6 +185,19 @@ class MachineCalls(Requests):
         """Forgets a cluster on which nothing runs, with ``purge`` all that lies there too."""
         target = f"/v1/ssh-clusters/{part(name)}" + ("?purge=true" if purge else "")
         return decode(self._send("DELETE", target, timeout_s=PURGE_S).body, RemovedCluster)
+
+    def make_join_token(self, name: str, ttl_ms: int) -> JoinToken:
+        """A token with which machines dial in and join a cluster."""
+        return self._post(f"/v1/clusters/{part(name)}/tokens", JoinToken, {"ttl_ms": ttl_ms})
+
+    def join_tokens(self, name: str) -> JoinTokenList:
+        """Tokens of a cluster that still hold, and machines that have joined."""
+        return self._get(f"/v1/clusters/{part(name)}/tokens", JoinTokenList)
+
+    def revoke_join(self, name: str, which: str) -> Revoked:
+        """Takes back a token by its id, a machine's secret by its name, or `all`."""
+        target = f"/v1/clusters/{part(name)}/tokens/{part(which)}"
+        return decode(self._send("DELETE", target).body, Revoked)
 
     def drain_cluster(
         self, name: str, nodes: Sequence[str] = (), *, now: bool = False, until_ms: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import Optional
 
@@ -25,6 +26,7 @@ def main(argv: Optional[list[str]] = None) -> int:
     hand.add_argument("--home", required=True, help="directory of everything, on a local disk")
     relay = commands.add_parser("relay", help="join standard input and output to the agent")
     relay.add_argument("--home", required=True, help="as of the hand")
+    _add_joining(commands)
     chosen = parser.parse_args(argv)
     if chosen.command == "hand":
         from .hand import serve as be_hand
@@ -35,6 +37,12 @@ def main(argv: Optional[list[str]] = None) -> int:
         from .relay import relay as join
 
         return join(socket_of(f"{chosen.home}/runtime"))
+    if chosen.command == "join":
+        return _join(chosen)
+    if chosen.command == "channel":
+        from .join import channel
+
+        return channel(chosen.home, chosen.number)
     if chosen.command == "probe":
         from .probe import probe as look
 
@@ -43,6 +51,39 @@ def main(argv: Optional[list[str]] = None) -> int:
     from .agent import serve as be_agent
 
     return be_agent(chosen.root, chosen.socket, chosen.idle_exit_s)
+
+
+def _add_joining(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    join = commands.add_parser("join", help="dial out to a server that can't dial in")
+    join.add_argument("url", nargs="?", default="", help="https://HOST:PORT of the server")
+    join.add_argument("--token", default="", help="as `stw cluster token` gave it")
+    join.add_argument("--token-file", help="a file with it (- = standard input)")
+    join.add_argument("--name", default="", help="its name as a node, instead of its host name")
+    join.add_argument("--folder", default="", help="where everything lies here")
+    join.add_argument("--ca", default="", help="certificates that vouch for the server")
+    join.add_argument("--home", default="", help="join again as before: the folder of that time")
+    channel = commands.add_parser("channel", help="give the server one more stream")
+    channel.add_argument("--home", required=True, help="as of the hand")
+    channel.add_argument("--number", required=True, help="which one")
+
+
+def _join(chosen: argparse.Namespace) -> int:
+    from .join import join
+
+    token = chosen.token or os.environ.pop("STELLWERK_JOIN_TOKEN", "")
+    if chosen.token_file == "-":  # noqa: S105 - no token, but standard input
+        token = sys.stdin.readline().strip()
+    elif chosen.token_file:
+        with open(chosen.token_file, encoding="ascii") as file:
+            token = file.read().strip()
+    return join(
+        chosen.url,
+        token,
+        name=chosen.name,
+        folder=chosen.folder,
+        ca=chosen.ca,
+        home=os.path.abspath(chosen.home) if chosen.home else "",
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ agent, wrappers and jobs go on. Spoken over standard input and output, see `mess
 | `log` | `run`, `stream`, `rank`, `offset`, `limit` | `size`, with the bytes behind |
 | `folders` | `run`, `workload` | `work`, `output`, `checkpoint` |
 | `checkpoints` | `workload` | `found` |
+| `channel` | `number`; only where a machine dials out | |
 | `leave` | `purge` | `agent` (`ended`, `goes on`), `purged` |
 | `list` | `run`, `workload`, `area`, `path` | `root`, `files` |
 | `get` | the same, `offset`, `limit` | `size`, `mode`, with the bytes behind |
@@ -32,6 +33,7 @@ from typing import Optional
 
 from . import frames, messages
 from .files import JSONObject
+from .hand_channel import give_channel
 from .hand_files import OPERATIONS, FileTrouble, Here
 from .hand_leaving import leave
 from .reach import NoAgent, reach, socket_of
@@ -96,7 +98,7 @@ class Hand:
             if op == "agent":
                 self._reach_agent()
                 return {}, b""
-            operation = leave if op == "leave" else OPERATIONS.get(op)
+            operation = {**OPERATIONS, "leave": leave, "channel": give_channel}.get(op)
             if operation is None:
                 return _error("unknown_op", f"`{op}` is no operation"), b""
             return operation(self._here, head, data)

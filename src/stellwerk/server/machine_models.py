@@ -45,10 +45,11 @@ class Looked(Struct, frozen=True):
 
 
 class SshCluster(Struct, frozen=True):
-    """A cluster over SSH, as it was added."""
+    """A cluster over SSH, as it was added; with `joined` its machines dial in by themselves."""
 
     name: str
     hosts: list[str] = []
+    joined: bool = False
 
 
 class SshClusters(Struct, frozen=True):
@@ -73,6 +74,52 @@ class RemovedCluster(Struct, frozen=True):
 
     name: str
     hosts: list[HostLeft] = []
+
+
+class TokenWish(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long a token lets machines join."""
+
+    ttl_ms: int = 86_400_000
+
+
+class JoinToken(Struct, frozen=True):
+    """A token, which is told once; `url` is where machines dial in, as far as that is known."""
+
+    id: str
+    cluster: str
+    token: str
+    until_ms: int
+    url: str = ""
+
+
+class TokenRow(Struct, frozen=True):
+    """What is kept of a token."""
+
+    id: str
+    until_ms: int
+    made_ms: int
+    actor: str = ""
+
+
+class MemberRow(Struct, frozen=True):
+    """A machine that has joined."""
+
+    node: str
+    machine_id: str
+    joined_ms: int
+
+
+class JoinTokenList(Struct, frozen=True):
+    """The tokens of a cluster that still hold, and the machines that have joined."""
+
+    tokens: list[TokenRow] = []
+    machines: list[MemberRow] = []
+
+
+class Revoked(Struct, frozen=True):
+    """What was taken back: ids of tokens, names of machines."""
+
+    gone: list[str] = []
 
 
 class DrainWish(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,19 +15,22 @@ import msgspec
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
-from stellwerk.config import machine_id
+from stellwerk.config import Settings, machine_id
 from stellwerk.core.model.commands import RemoveCluster
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.drivers.base import Driver, DriverError
 from stellwerk.drivers.registry import driver_factory
 from stellwerk.drivers.ssh.hosts import Host, name_nodes, read_host
 from stellwerk.engine.watch import Watch
+from stellwerk.server.join_tokens import JoinTokens, Token
 from stellwerk.server.machine_models import AddCluster, HostLeft, HostLook, Looked, SshCluster
 from stellwerk.server.services import Services
 
 if TYPE_CHECKING:
     from stellwerk.drivers.ssh.driver import SshDriver
+    from stellwerk.drivers.ssh.joined import JoinedDriver
     from stellwerk.drivers.ssh.machine import Machine
+    from stellwerk.server.joining import Doorman
 
 FILE = "clusters.json"
 VERSION = 1
@@ -40,10 +43,11 @@ OFF = frozenset({"ssh/timeout", "ssh/no-route", "ssh/refused", "ssh/connection-l
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """One cluster as it is written down."""
+    """One cluster as it is written down; with ``joined`` its machines dial in by themselves."""
 
     name: str
     hosts: tuple[Host, ...]
+    joined: bool = False
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -72,9 +76,13 @@ class Machines:
         self._changing = asyncio.Lock()
         self._kept: dict[str, Kept] = {}
         self._drivers: dict[str, SshDriver] = {}
+        self.tokens = JoinTokens(home)
+        self.join_url = ""
+        self._doorman: Doorman | None = None
 
     def load(self) -> list[Driver]:
         """The drivers of what is written down. Raises StellwerkError `config/clusters`."""
+        self.tokens.load()
         try:
             file = msgspec.json.decode(self._path.read_bytes(), type=_File)
         except FileNotFoundError:
@@ -88,7 +96,12 @@ class Machines:
         return list(self._drivers.values())
 
     def _driver(self, one: Kept) -> "SshDriver":
-        driver: SshDriver = driver_factory("ssh")(
+        factory = driver_factory("ssh")
+        if one.joined:
+            from stellwerk.drivers.ssh.joined import joined
+
+            factory = joined
+        driver: SshDriver = factory(
             cluster=one.name,
             hosts=one.hosts,
             home=self._home,
@@ -101,6 +114,63 @@ class Machines:
     def all(self) -> list[SshCluster]:
         """Every cluster, as it was added."""
         return [_told(one) for one in self._kept.values()]
+
+    async def listen(self, settings: Settings) -> None:
+        """Lets machines dial in, where the settings say so. Raises StellwerkError."""
+        if not settings.text("join_listen"):
+            return
+        from stellwerk.server.joining import Address, Doorman
+
+        address = Address.of(settings)
+        if address is None:
+            return
+        self._doorman = Doorman(self, self.tokens, self._now_ms)
+        bound = await self._doorman.listen(address)
+        scheme = "https" if address.cert else "http"
+        self.join_url = settings.text("join_url").rstrip("/") or f"{scheme}://{bound}"
+
+    def joined(self, cluster: str) -> "JoinedDriver | None":
+        """The driver of a cluster whose machines dial in."""
+        one = self._kept.get(cluster)
+        driver: Any = self._drivers.get(cluster)
+        return driver if one is not None and one.joined else None
+
+    async def keep_member(self, cluster: str, node: str) -> None:
+        """Notes that a cluster has a machine of this name."""
+        async with self._changing:
+            one = self._kept.get(cluster)
+            if one is None or any(host.node == node for host in one.hosts):
+                return
+            grown = msgspec.structs.replace(one, hosts=(*one.hosts, Host(node, node=node)))
+            await self._keep({**self._kept, cluster: grown})
+
+    async def token(
+        self, name: str, ttl_ms: int, services: Services, actor: str
+    ) -> tuple[Token, str]:
+        """A token with which machines join a cluster, which is made where there is none.
+
+        Raises StellwerkError where the name belongs to something else.
+        """
+        async with self._changing:
+            if self.joined(name) is None:
+                one = self._read(AddCluster(name, []), services)
+                one = msgspec.structs.replace(one, joined=True)
+                await self._keep({**self._kept, name: one})
+                self._drivers[name] = self._driver(one)
+                _watch(services).add(self._drivers[name])
+        return await self.tokens.make(name, ttl_ms, services.clock.now_ms(), actor)
+
+    async def revoke(self, name: str, which: str) -> list[str]:
+        """Takes back a token or a machine's secret; machines that are connected are hung up on."""
+        gone = await self.tokens.revoke(name, which)
+        driver = self.joined(name)
+        if driver is not None:
+            for node in gone:
+                await driver.drop(node)
+        if which and not gone:
+            message = f"{name} has no token and no machine `{which[:80]}` that has joined"
+            raise StellwerkError.of("find/token", message, f"`stw cluster token {name} --ls`")
+        return gone
 
     async def add(self, wish: AddCluster, services: Services) -> Looked:
         """Looks at every machine and, if nothing speaks against it, keeps the cluster.
@@ -181,6 +251,7 @@ class Machines:
                 raise
             await self._keep({key: one for key, one in self._kept.items() if key != name})
             left = await leave(self._drivers.pop(name), purge=purge)
+            await self.tokens.revoke(name)
             await driver.close()
             return left
 
@@ -218,7 +289,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _told(one: Kept) -> SshCluster:
-    return SshCluster(one.name, [str(host) for host in one.hosts])
+    return SshCluster(one.name, [str(host) for host in one.hosts], one.joined)
 
 
 def _refuse_while_in_use(services: Services, name: str) -> None:

@@ -186,6 +186,7 @@ async def _serve(
     from stellwerk.server.tidying.keeper import Keeper
 
     services, engine, over_ssh = await _begin(store, settings, options)
+    await over_ssh.listen(settings)
     keeper = Keeper(services)
     works_on = Parts.of(services, Submits(services, read_item), keeper, over_ssh)
     app = make_app(works_on, Access(own_uid(), token, services.people))

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from stellwerk.cli.commands import cluster_course, cluster_import
+from stellwerk.cli.commands import cluster_course, cluster_import, cluster_token
 from stellwerk.cli.errors import FAILED, StopError
 from stellwerk.cli.output import Output, list_options, narrate, one_options, write_list, write_one
 from stellwerk.cli.render.table import Column
@@ -114,6 +114,7 @@ def probe(name: str, output: Output) -> None:
 
 for _one in (
     cluster_import.command,
+    cluster_token.command,
     cluster_course.drain,
     cluster_course.resume,
     cluster_course.rm,

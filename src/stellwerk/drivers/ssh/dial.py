@@ -10,6 +10,7 @@ import os
 import shlex
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any, Protocol
 
 import asyncssh
 
@@ -23,6 +24,14 @@ LOGIN_S = 20.0
 KEEPALIVE_S = 10
 KEEPALIVES = 3
 """So many questions without an answer, and the connection is over."""
+
+
+class Dials(Protocol):
+    """What gives connections to machines."""
+
+    async def connect(self, host: Host, accept: Collection[str] = ()) -> Any:
+        """A connection. Raises SshTrouble."""
+        ...
 
 
 class Dialer:

@@ -33,7 +33,7 @@ from stellwerk.drivers.base import (
     StartOrder,
     StopOrder,
 )
-from stellwerk.drivers.ssh.dial import Dialer
+from stellwerk.drivers.ssh.dial import Dialer, Dials
 from stellwerk.drivers.ssh.gangs import Gangs, is_gang
 from stellwerk.drivers.ssh.hand import Build
 from stellwerk.drivers.ssh.hosts import Host, name_nodes
@@ -63,7 +63,7 @@ class SshDriver(ReadsMachines):
         *,
         cluster: str,
         hosts: Sequence[Host],
-        dialer: Dialer,
+        dialer: Dials,
         build: Build,
         key: str,
         blobs: BlobReader,
@@ -354,6 +354,17 @@ class SshDriver(ReadsMachines):
         return await self.machine_of(order.run, order.rank).exec(order)
 
 
+def own_build() -> Build:
+    """The runtime's file as this Stellwerk has it."""
+    content = packed()
+    return Build(content, hashlib.sha256(content).hexdigest())
+
+
+def own_key(machine: str, home: Path) -> str:
+    """What keeps the Stellwerk whose state is in a folder of a machine apart from others."""
+    return hashlib.sha256(f"{machine}:{home}".encode()).hexdigest()[:12]
+
+
 def over_ssh(
     *,
     cluster: str,
@@ -364,13 +375,12 @@ def over_ssh(
     now_ms: Callable[[], int],
 ) -> SshDriver:
     """A driver for the Stellwerk whose state is in a folder of a machine."""
-    content = packed()
     return SshDriver(
         cluster=cluster,
         hosts=hosts,
         dialer=Dialer(home / "ssh" / "known_hosts"),
-        build=Build(content, hashlib.sha256(content).hexdigest()),
-        key=hashlib.sha256(f"{machine}:{home}".encode()).hexdigest()[:12],
+        build=own_build(),
+        key=own_key(machine, home),
         blobs=blobs,
         now_ms=now_ms,
     )

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import asyncssh
 import msgspec
@@ -25,6 +25,15 @@ ANSWER_S = 60.0
 ERRORS_KEPT = 2_000
 END_S = 2.0
 Process = asyncssh.SSHClientProcess[bytes]
+
+
+@runtime_checkable
+class BeganByItself(Protocol):
+    """A connection that needs nothing to be started at its other end."""
+
+    async def opened(self, mode: str) -> tuple[Any, JSONObject]:
+        """A process of the runtime in a mode, and what is known of its machine."""
+        ...
 
 
 class Build(NamedTuple):
@@ -47,8 +56,11 @@ class Opener:
     ) -> tuple[Process, JSONObject]:
         """Runs the runtime in a mode; gives its process and what was found on the way to it.
 
-        Raises SshTrouble.
+        Raises SshTrouble. A machine that has dialled in has begun it by itself.
         """
+        if isinstance(connection, BeganByItself):
+            process: Process = (streams := await connection.opened(mode))[0]
+            return process, streams[1]
         mark = secrets.token_hex(16)
         boot = Boot(
             mark,

@@ -29,7 +29,7 @@ from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JS
 from stellwerk.drivers.agents.sessions import AgentSession
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import DriverError, ExecOrder, StartOrder
-from stellwerk.drivers.ssh.dial import Dialer
+from stellwerk.drivers.ssh.dial import Dials
 from stellwerk.drivers.ssh.hand import Build, Channel, Hand, Opener
 from stellwerk.drivers.ssh.hosts import Host
 from stellwerk.drivers.ssh.troubles import SshTrouble
@@ -50,7 +50,7 @@ class Machine:
         self,
         cluster: str,
         host: Host,
-        dialer: Dialer,
+        dialer: Dials,
         build: Build,
         key: str,
         blobs: BlobReader,

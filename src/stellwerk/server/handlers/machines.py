@@ -9,11 +9,17 @@ from stellwerk.server.machine_models import (
     AddCluster,
     Drained,
     DrainWish,
+    JoinToken,
+    JoinTokenList,
     Looked,
+    MemberRow,
     RemovedCluster,
     ResumedCluster,
     ResumeWish,
+    Revoked,
     SshClusters,
+    TokenRow,
+    TokenWish,
 )
 from stellwerk.server.machines import GivenMachines
 from stellwerk.server.owning import add_as
@@ -66,6 +72,52 @@ async def remove_ssh_cluster(
     return RemovedCluster(name, hosts)
 
 
+@post(
+    "/clusters/{name:str}/tokens",
+    tags=["fleet"],
+    summary="Make a token with which machines join",
+    status_code=200,
+)
+async def make_token(
+    name: FromPath[str],
+    request: AnyRequest,
+    services: Given,
+    machines: GivenMachines,
+    data: JSONBody[TokenWish],
+) -> JoinToken:
+    """Machines that have it dial in and join the cluster, which is made if there is none. It is
+    told this once.
+    """
+    made, secret = await machines.token(name, data.ttl_ms, services, actor_of(request))
+    return JoinToken(made.id, name, secret, made.until_ms, machines.join_url)
+
+
+@get("/clusters/{name:str}/tokens", tags=["fleet"], summary="Tokens and machines of a cluster")
+async def list_tokens(
+    name: FromPath[str], services: Given, machines: GivenMachines
+) -> JoinTokenList:
+    """Tokens that still hold, and machines that have joined; never the secrets themselves."""
+    tokens = machines.tokens.tokens(name, services.clock.now_ms())
+    members = machines.tokens.members(name)
+    return JoinTokenList(
+        [TokenRow(one.id, one.until_ms, one.made_ms, one.actor) for one in tokens],
+        [MemberRow(one.node, one.machine_id, one.joined_ms) for one in members],
+    )
+
+
+@delete(
+    "/clusters/{name:str}/tokens/{which:str}",
+    tags=["fleet"],
+    summary="Take back a token, or a machine's secret",
+    status_code=200,
+)
+async def revoke_token(
+    name: FromPath[str], which: FromPath[str], machines: GivenMachines
+) -> Revoked:
+    """By the id of a token, or a machine's name as a node; `all` takes back everything."""
+    return Revoked(await machines.revoke(name, "" if which == "all" else which))
+
+
 @post("/clusters/{name:str}/drain", tags=["fleet"], summary="Drain a cluster", status_code=200)
 async def drain_cluster(
     name: FromPath[str], request: AnyRequest, services: Given, data: JSONBody[DrainWish]
@@ -91,6 +143,9 @@ HANDLERS = [
     add_ssh_cluster,
     probe_ssh_cluster,
     remove_ssh_cluster,
+    make_token,
+    list_tokens,
+    revoke_token,
     drain_cluster,
     resume_cluster,
 ]
