@@ -28,7 +28,6 @@ def _on_workload(verb: Verb) -> Rule:
 RULES: dict[str, Rule] = {
     "GET /v1/openapi.json": _LOOK,
     "GET /v1/server": _LOOK,
-    "GET /v1/people": _LOOK,
     "GET /v1/usage": Rule("look", within=True),
     "POST /v1/server/stop": _GOVERN,
     "POST /v1/gc": _GOVERN,

@@ -99,9 +99,9 @@ def _check_queue(client: Client, queue: str) -> None:
 
 
 def _nothing(queue: str | None, labels: Sequence[str], user: str | None) -> str:
-    where = f" of {user}" if user else ""
-    where += f" in queue {queue}" if queue else ""
-    return f"nothing waits{where}{' with ' + ', '.join(labels) if labels else ''}"
+    whose = f" of {user}" if user else ""
+    where = f" in queue {queue}" if queue else ""
+    return f"nothing{whose} waits{where}{' with ' + ', '.join(labels) if labels else ''}"
 
 
 def _running(client: Client) -> int:

@@ -2,12 +2,13 @@
 
 import click
 
+from stellwerk.cli.completing import complete_clusters
 from stellwerk.cli.output import Output, narrate, one_options, write_one
 from stellwerk.cli.session import connect
 
 
 @click.command("share", epilog="Example: stw share k017 ada ben")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=complete_clusters)
 @click.argument("users", nargs=-1, metavar="[USER]...")
 @one_options
 def command(cluster: str, users: tuple[str, ...], output: Output) -> None:
