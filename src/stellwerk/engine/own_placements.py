@@ -3,7 +3,7 @@
 Loaded when there is a first such work: deciding needs numpy.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from stellwerk.core.inventory.live import Inventory
 from stellwerk.core.model.ids import ShapeId
@@ -21,6 +21,7 @@ class OwnDecider:
         self._inventory = inventory
         self._shapes: dict[ShapeId, Shape] = {}
         self._placements: dict[str, Placement] = {}
+        self._here: dict[str, None] = {}
         self._ground: OwnGround | None = None
         self._last: dict[ShapeId, tuple[Placement, OwnGround, OwnAnswer]] = {}
         self._said: dict[ShapeId, OwnDecided] = {}
@@ -30,12 +31,17 @@ class OwnDecider:
         shapes: Mapping[ShapeId, Shape],
         known: Mapping[ShapeId, OwnDecided],
         placements: Mapping[str, Placement],
+        here: Iterable[str],
     ) -> None:
-        """Takes over which shapes are alive, what was decided for them, and all placements."""
+        """Takes over which shapes are alive, what was decided for them, all placements, and which
+        clusters can run work.
+        """
         self._shapes = dict(shapes)
         self._said = dict(known)
-        self._last = {id: one for id, one in self._last.items() if id in shapes}
+        kept = self._last if self._here == dict.fromkeys(sorted(here)) else {}
+        self._last = {id: one for id, one in kept.items() if id in shapes}
         self._placements = dict(placements)
+        self._here = dict.fromkeys(sorted(here))
 
     def answers(self, now_ms: int) -> Iterator[OwnMade]:
         """What is decided otherwise than it is known to be."""
@@ -54,14 +60,15 @@ class OwnDecider:
                 yield OwnMade(id, decided)
 
     def once(
-        self, shape: Shape, placements: Mapping[str, Placement], now_ms: int
+        self, shape: Shape, placements: Mapping[str, Placement], here: Iterable[str], now_ms: int
     ) -> OwnDecided | None:
         """What would be decided for work that nobody has submitted; None = its placement isn't."""
         self._placements = dict(placements)
+        reached = dict.fromkeys(sorted(here))
         policy = own_policy(shape, self._placements)
         if policy is None:
             return None
-        return decide_own(shape, policy, self._at_present(now_ms), now_ms).decided
+        return decide_own(shape, policy, self._at_present(now_ms), now_ms, reached).decided
 
     def requeue_at_ms(self) -> int:
         """When time alone changes something; 0 = never."""
@@ -76,7 +83,7 @@ class OwnDecider:
             answer = last[2]
             if not answer.due_ms or now_ms < answer.due_ms:
                 return answer
-        answer = decide_own(shape, policy, ground, now_ms)
+        answer = decide_own(shape, policy, ground, now_ms, self._here)
         self._last[id] = (policy, ground, answer)
         return answer
 

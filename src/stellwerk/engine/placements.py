@@ -285,7 +285,7 @@ class Placements:
             yield from self._decider.answers(now_ms, work.used)
         if self._own_decider is not None or work.wished:
             own = self._for_wishes()
-            own.apply(work.wished, work.known, self._placements)
+            own.apply(work.wished, work.known, self._placements, work.here)
             yield from own.answers(now_ms)
 
     def _for_wishes(self) -> "OwnDecider":
@@ -331,7 +331,8 @@ class Placements:
         """What would be decided for work with wishes that nobody has submitted."""
         with self._lock:
             self._look()
-            return self._for_wishes().once(shape, self._placements, self._clock.now_ms())
+            here, now_ms = tuple(self._state.clusters), self._clock.now_ms()
+            return self._for_wishes().once(shape, self._placements, here, now_ms)
 
     def own(self, key: str) -> tuple[Allocation, ...]:
         """What the work of a placement holds, as it was taken into the fleet."""

@@ -8,7 +8,7 @@ worse is used before, if it has room: to wait is a choice like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import floor, inf
 
@@ -47,6 +47,9 @@ from stellwerk.core.place.written import EPOCH
 OF_ROOM = ("Demand", "Infra", "Needs")
 """Rules that every cycle asks anew; it has better words for them."""
 
+
+MOST_FAR = 16
+"""So many clusters that no driver reaches are told of, of those that would do."""
 
 LOOKED_AT = ("clusters", "taken", "sets", "bindings", "data", "links", "latencies")
 """The parts of a fleet on which decisions depend."""
@@ -145,8 +148,18 @@ def own_policy(shape: Shape, placements: Mapping[str, Placement]) -> Placement |
     return replace(policy, count=None, spread=(), groups=(), clusters_per_group="100%")
 
 
-def decide_own(shape: Shape, policy: Placement, ground: OwnGround, now_ms: int) -> OwnAnswer:
-    """Decides for all work of a shape."""
+def decide_own(
+    shape: Shape,
+    policy: Placement,
+    ground: OwnGround,
+    now_ms: int,
+    here: Collection[str] | None = None,
+) -> OwnAnswer:
+    """Decides for all work of a shape.
+
+    Only of clusters that are ``here`` (that a driver reaches; None = all) it is told why they are
+    refused; of the others that would do only the best are named.
+    """
     wishes = shape.wishes or NO_WISHES
     jobs, problems = jobs_of(shape, wishes, policy, ground.grounds)
     if problems:
@@ -162,9 +175,9 @@ def decide_own(shape: Shape, policy: Placement, ground: OwnGround, now_ms: int) 
     troubles = [one for each in tries for one in each.choice.troubles]
     if troubles:
         return _broken(((one.message, one.help) for one in troubles), now_ms)
-    pairs = _in_order(asked, judged, tries)
+    pairs = _nearby(_in_order(asked, judged, tries), here)
     ranked, held_back = _open_now(pairs, judged, now_ms)
-    refused = [one for each in tries for one in _refusals(each)]
+    refused = [one for each in tries for one in _refusals(each, here)]
     decided = OwnDecided(
         ranked=tuple(_told(judged[name][number].option, name) for name, number in ranked),
         refused=(*held_back, *refused),
@@ -288,10 +301,23 @@ def _moment(at_ms: int) -> str:
     return (EPOCH + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _refusals(answer: Answer) -> list[OwnRefusal]:
+def _nearby(pairs: list[Pair], here: Collection[str] | None) -> list[Pair]:
+    """Those that a driver reaches, and the best of the others."""
+    if here is None:
+        return pairs
+    far = dict.fromkeys(name for name, _ in pairs if name not in here)
+    told = list(far)[:MOST_FAR]
+    return [one for one in pairs if one[0] in here or one[0] in told]
+
+
+def _refusals(answer: Answer, here: Collection[str] | None) -> list[OwnRefusal]:
     """Why each cluster that doesn't pass doesn't, with all rules that it fails."""
     passed = dict.fromkeys(answer.choice.clusters)
-    names = [one.name for one in answer.columns.clusters if one.name not in passed]
+    names = [
+        one.name
+        for one in answer.columns.clusters
+        if one.name not in passed and (here is None or one.name in here)
+    ]
     if not names:
         return []
     found = []
