@@ -1,26 +1,19 @@
-"""How much of a cluster's free device memory would stay usable as whole devices."""
+"""How much of a cluster's free device memory would stay usable as whole cards.
+
+It is the measure by which nodes are packed (decision 0021). There the shapes that run on a cluster
+say what is useful; clusters are compared with each other, so one shape counts for all of them.
+"""
 
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.resources import Allocation, Request
-from stellwerk.core.place.room import Room, fit, free_bytes, is_whole
+from stellwerk.core.model.resources import Allocation, GpuRequest, Request
+from stellwerk.core.place.packing import weighed
+from stellwerk.core.place.room import Room, usable_after
+
+WHOLE_CARDS = weighed({Request(cpus_milli=0, gpu=GpuRequest(1)): 1})
 
 
 def usable(
     cluster: Cluster, taken: tuple[Allocation, ...], request: Request | None, num_nodes: int
 ) -> float:
-    """Gives the part (0..1) of free device memory that whole devices have, with demand placed.
-
-    1 where no device memory is free: there is nothing that could be wasted.
-    """
-    room = Room(cluster, taken)
-    given = fit(room, request, num_nodes) if request is not None else None
-    if given is not None:
-        for part in given:
-            room.nodes[part.node].take(part)
-    free = whole = 0
-    for node in room.nodes.values():
-        for device in node.node.devices:
-            left = max(0, free_bytes(node, device))
-            free += left
-            whole += left if is_whole(node, device) else 0
-    return whole / free if free else 1.0
+    """Gives the part (0..1) of free device memory that stays usable, with demand placed."""
+    return usable_after(Room(cluster, taken), request, WHOLE_CARDS, num_nodes)

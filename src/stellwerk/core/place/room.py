@@ -160,13 +160,13 @@ def fit_most(room: Room, request: Request, most: int) -> tuple[NodeAllocation, .
     return tuple(given)
 
 
-def usable_after(room: Room, request: Request, mix: Mix = (), num_nodes: int = 1) -> float:
+def usable_after(room: Room, request: Request | None, mix: Mix = (), num_nodes: int = 1) -> float:
     """Gives the part (0..1) of the free GPU memory that stays usable when a request is placed.
 
     Usable for the shapes of a mix, by default that of the room. It is 1 where nothing is left that
     could be useless or nothing is known of what comes, and 0 where the request doesn't fit.
     """
-    nodes = fit(room, request, num_nodes)
+    nodes = fit(room, request, num_nodes) if request is not None else ()
     if nodes is None:
         return 0.0
     after = room.copy()
