@@ -60,7 +60,7 @@ def two(servers: tuple[Sshd, Sshd], tmp_path: Path) -> Iterator[TwoMachines]:
 def test_both_begin_when_both_are_prepared(two: TwoMachines) -> None:
     """And meet at one port, which the first of them has chosen; each has its own log."""
     slow = two.accounts[1].home / "slow"
-    script = 'echo "$SKYPILOT_NODE_RANK $MASTER_PORT $PET_MASTER_PORT"; [ -e ~/slow ] || ls -d ~'
+    script = f'echo "$SKYPILOT_NODE_RANK $MASTER_PORT $PET_MASTER_PORT"; ls {slow}'
     setup = f"[ ~ != {slow.parent} ] || {{ sleep 0.3; touch ~/slow; }}"
 
     async def scene(session: Session) -> None:

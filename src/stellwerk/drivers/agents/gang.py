@@ -144,17 +144,20 @@ def is_begun(parts: Mapping[int, Part]) -> bool:
     return any(part.released for part in parts.values())
 
 
-def together(parts: Mapping[int, Part], failures: Sequence[int] = ()) -> RunReport:
+def together(
+    parts: Mapping[int, Part], failures: Sequence[int] = (), *, over: bool = False
+) -> RunReport:
     """The report of the whole run; its end is known when those of all parts are.
 
-    ``failures`` are hosts in the order in which they were heard to fail. Until the head's ranks
+    ``failures`` are hosts in the order in which they were heard to fail; ``over``: what has ended
+    is all that there ever was. Until the head's ranks
     have begun the run is starting: so long it can be started again, or not at all.
     """
     reports = [part.report for _, part in sorted(parts.items())]
     first = reports[0]
-    some = next(iter(parts.values()))
     at_ms = max(report.at_ms for report in reports)
-    if len(parts) == len(some.hosts) and all(report.end is not None for report in reports):
+    all_known = over or len(parts) == len(next(iter(parts.values())).hosts)
+    if all_known and all(report.end is not None for report in reports):
         return replace(first, phase="Ended", end=whole_end(parts, failures), at_ms=at_ms, why="")
     live = [report for report in reports if report.end is None]
     why = next((report.why for report in live if report.why), "")

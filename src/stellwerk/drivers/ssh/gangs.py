@@ -46,17 +46,23 @@ class Gang:
         self.generation = generation
         self.hosts = hosts
         self.parts: dict[int, Part] = {}
+        self.absent: set[int] = set()
         self.failures: list[int] = []
         self.samples: dict[int, RunSample] = {}
         self.wanted = False
         self.go_sent = False
         self.taken_back = False
+        self.is_waited_for = False
         self.under_way: set[tuple[str, int]] = set()
 
     @property
     def may_be_taken_back(self) -> bool:
-        """Whether it surely hasn't begun anywhere, nor will unless that is ordered here."""
-        return self.wanted and not self.go_sent and not is_begun(self.parts)
+        """Whether it surely hasn't begun anywhere, nor will unless that is ordered here.
+
+        Either nobody else could have ordered it, or the head's own record says so.
+        """
+        knows = self.wanted or 0 in self.parts
+        return knows and not self.go_sent and not is_begun(self.parts) and not self.taken_back
 
     @property
     def is_settled(self) -> bool:
@@ -66,9 +72,9 @@ class Gang:
 
     @property
     def is_over(self) -> bool:
-        """Whether all parts have ended."""
-        ended = [part for part in self.parts.values() if part.end is not None]
-        return len(ended) == len(self.hosts)
+        """Whether all parts have ended that there ever were."""
+        ended = sum(part.end is not None for part in self.parts.values())
+        return ended > 0 and ended + len(self.absent) == len(self.hosts)
 
     def live_on(self) -> list[str]:
         """Nodes where it may be going on."""
@@ -126,6 +132,7 @@ class Gangs:
             gang = self._known(part.report.run, part.report.generation, part.hosts)
             if gang is not None:
                 gang.parts[part.host] = part
+                gang.absent.discard(part.host)
                 touched[part.report.run] = gang
                 if failed(part) and not everything and part.host not in gang.failures:
                     gang.failures.append(part.host)
@@ -152,25 +159,35 @@ class Gangs:
         """A host that should have a part knows of none: it is lost, or was never begun."""
         part = gang.parts.get(host)
         some = part or next(iter(gang.parts.values()), None)
-        if some is None or (part is None and not is_begun(gang.parts)):
+        if some is None:
             return
-        if part is None or part.end is None:
+        if part is None and not is_begun(gang.parts):
+            gang.absent.add(host)
+        elif part is None or part.end is None:
             gang.parts[host] = lost_part(some._replace(host=host), self._now_ms())
 
     def _told(self, run: RunId, gang: Gang) -> None:
-        """Orders what follows and tells of the run as a whole."""
+        """Orders what follows, and tells of the run as a whole."""
         self._advance(run, gang)
-        if gang.taken_back or len(gang.parts) < len(gang.hosts):
+        self._mind_silence(run, gang)
+        if gang.taken_back or (len(gang.parts) < len(gang.hosts) and not gang.is_over):
             return
-        if all(node in self._up for node in gang.live_on()) and (gang.is_over or gang.is_settled):
-            self._tell(together(gang.parts, gang.failures))
+        if not self._silent_ones(gang) and gang.is_settled:
+            self._tell(together(gang.parts, gang.failures, over=gang.is_over))
 
     def silent(self, node: str) -> None:
         """A host can't be reached; what hasn't begun doesn't wait for it for ever."""
         self._up.pop(node, None)
         for run, gang in self._gangs.items():
-            if gang.may_be_taken_back and node in gang.live_on():
-                self._do(self._give_up_later(run, gang, node))
+            self._mind_silence(run, gang)
+
+    def _mind_silence(self, run: RunId, gang: Gang) -> None:
+        if gang.may_be_taken_back and not gang.is_waited_for and self._silent_ones(gang):
+            gang.is_waited_for = True
+            self._do(self._give_up_later(run, gang))
+
+    def _silent_ones(self, gang: Gang) -> list[str]:
+        return [node for node in gang.live_on() if node not in self._up]
 
     def inventories(self) -> Iterable[Inventory]:
         """What is there on all hosts that can be reached, once one more could be.
@@ -181,9 +198,13 @@ class Gangs:
         whole = {
             run: gang
             for run, gang in self._gangs.items()
-            if not gang.taken_back and gang.parts and all(n in self._up for n in gang.live_on())
+            if not gang.taken_back and gang.parts and not self._silent_ones(gang)
         }
-        settled = [together(g.parts, g.failures) for _, g in sorted(whole.items()) if g.is_settled]
+        settled = [
+            together(g.parts, g.failures, over=g.is_over)
+            for _, g in sorted(whole.items())
+            if g.is_settled
+        ]
         waiting = [together(g.parts) for _, g in sorted(whole.items()) if not g.is_settled]
         at_ms = min(self._up.values(), default=0)
         nodes = tuple(sorted(self._up))
@@ -277,9 +298,11 @@ class Gangs:
             with contextlib.suppress(DriverError):  # when it is heard of again, it is killed then
                 await machine.talk.about("kill", run)
 
-    async def _give_up_later(self, run: RunId, gang: Gang, node: str) -> None:
+    async def _give_up_later(self, run: RunId, gang: Gang) -> None:
         await asyncio.sleep(self._patience_s)
-        if node in self._up or not gang.may_be_taken_back or gang.taken_back:
+        gang.is_waited_for = False
+        silent = self._silent_ones(gang)
+        if not silent or not gang.may_be_taken_back:
             return
         ends = {host: part for host, part in gang.parts.items() if failed(part)}
         await self._take_back(run, gang)
@@ -287,7 +310,7 @@ class Gangs:
             some = next(iter(ends.values())).report
             self._tell(replace(some, phase="Ended", end=whole_end(ends)))
             return
-        message = f"{node} can't be reached, and nothing had begun on the other machines"
+        message = f"{', '.join(silent)} can't be reached, and nothing had begun anywhere"
         self._tell(StartRefused(self._cluster, run, gang.generation, "gang/unreachable", message))
 
     async def stop(self, order: StopOrder) -> None:
