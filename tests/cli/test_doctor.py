@@ -31,9 +31,18 @@ def test_doctor_looks_at_everything(
             ]
         },
     )
+    counted = {
+        "task": {"ends": 30, "within_p50": 14, "within_p90": 20},
+        "anybody": {"ends": 10, "within_p50": 6, "within_p90": 9},
+    }
+    server.on("GET", "/v1/forecast", {"items": [], "seq": 1, "calibration": counted})
     os.chmod(load().socket, 0o600)
     result = stw("doctor")
     assert result.code == 0
+    assert any(
+        line.startswith("warn  of 40 predicted ends 50 % came within the median and 72 % within")
+        for line in result.lines
+    )
     assert "ok    server 0.1.0, pid 4242, up 1 min 05 s, 17 records in the journal" in result.lines
     assert "warn  far is not ready: no route   -> stw clusters" in result.lines
     assert any("1 GiB of GPU 0 are held by processes outside" in line for line in result.lines)

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from stellwerk.core.forecast import (
     MANY,
     NO_ARRIVALS,
-    UNKNOWN,
     Forecast,
     Knowledge,
-    Length,
     forecast,
 )
 from stellwerk.core.model.ids import WorkloadId, workload_of
+from stellwerk.core.model.lengths import Basis, Length
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.plan import OVERTAKEN_MS, plan
 from stellwerk.core.view import HEADS
@@ -29,7 +28,7 @@ MINUTE = 60_000
 
 def exactly(length_ms: int) -> Length:
     """A length that is as good as certain."""
-    return Length((length_ms,) * MANY, length_ms)
+    return Length((length_ms,), length_ms, "task", MANY)
 
 
 def asked(
@@ -102,13 +101,13 @@ def test_the_three_times_are_in_order(queue: list[tuple[Shape, int, int]], seed:
     lengths: dict[WorkloadId, Length] = {}
     for shape, priority, minutes in queue[:10]:
         key = hall.submit(shape, priority=priority)
-        past = tuple(dice.randint(1, minutes) * MINUTE for _ in range(dice.randrange(4)))
-        lengths[key] = Length(past, dice.choice((0, 40 * MINUTE)))
+        likely = sorted(dice.randint(1, minutes) * MINUTE for _ in range(dice.randrange(4)))
+        lengths[key] = Length(tuple(likely), dice.choice((0, 40 * MINUTE)), "task", len(likely))
         hall.cycle()
     hall.now_ms += dice.randrange(20) * MINUTE
     waiting = [key for key in lengths if key not in hall.running()]
     for told in asked(hall, lengths, *waiting).values():
-        times = [told.earliest_ms, told.likely_ms, told.latest_ms]
+        times = [told.earliest_ms, told.likely_ms, told.p90_ms, told.latest_ms]
         known = [time for time in times if time is not None]
         assert known == sorted(known)
         assert all(time >= hall.now_ms for time in known)
@@ -153,35 +152,44 @@ def test_a_limit_is_a_latest_and_no_likely_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("past", "limit", "confidence"),
+    ("basis", "seen", "limit", "confidence"),
     [
-        ((30, 40, 50), 0, "low"),
-        ((30, 40, 50), 60, "fair"),
-        ((30, 30, 40, 50, 50), 0, "fair"),
-        ((30, 30, 40, 50, 50), 60, "high"),
+        ("task", 3, 0, "low"),
+        ("name", 3, 60, "fair"),
+        ("script", 5, 0, "fair"),
+        ("task", 5, 60, "high"),
+        ("owner", 50, 0, "low"),
+        ("anybody", 50, 60, "fair"),
     ],
 )
-def test_past_runs_give_a_likely_time(past: tuple[int, ...], limit: int, confidence: str) -> None:
-    """Their median; how sure that is hangs on how many there were, and on a limit."""
+def test_likely_lengths_give_likely_times(
+    basis: Basis, seen: int, limit: int, confidence: str
+) -> None:
+    """Median and p90 of the futures; how sure that is hangs on what they rest on, and a limit."""
     hall, runs, waits = a_busy_hall()
     began = hall.workload(runs).runs[0].planned_ms
-    length = Length(tuple(one * MINUTE for one in past), limit * MINUTE)
+    likely = tuple((30 + n) * MINUTE for n in range(16))
+    length = Length(likely, limit * MINUTE, basis, seen)
     told = asked(hall, {runs: length}, waits)[waits]
+    assert told.futures == 16
     assert told.earliest_ms == began + 30 * MINUTE
-    assert told.likely_ms == began + 40 * MINUTE
+    assert told.likely_ms == began + 37 * MINUTE
+    assert told.p90_ms == began + 44 * MINUTE
     assert told.latest_ms == (began + limit * MINUTE if limit else None)
     assert told.confidence == confidence
 
 
-def test_a_run_that_outlives_its_past_is_judged_by_what_outlived_it_too() -> None:
-    """And when nothing did, nothing is known any more."""
-    hall, runs, waits = a_busy_hall()
-    began = hall.workload(runs).runs[0].planned_ms
-    length = Length((2 * MINUTE, 3 * MINUTE, 5 * MINUTE, 20 * MINUTE))
-    assert asked(hall, {runs: length}, waits)[waits].likely_ms == began + 20 * MINUTE
-    hall.now_ms += 30 * MINUTE
-    told = asked(hall, {runs: length}, waits)[waits]
-    assert (told.likely_ms, told.unknown) == (None, 1)
+def test_two_that_vary_are_not_both_at_their_worst() -> None:
+    """What waits for either of two starts earlier than each of them is likely to end."""
+    hall = Hall(a_cluster("lab", a_node(cpus=2)))
+    first, second = hall.submit(), hall.submit()
+    hall.settle()
+    waits = hall.submit()
+    likely = tuple(n * MINUTE for n in range(1, 17))
+    lengths = {key: Length(likely, 0, "task", 9) for key in (first, second)}
+    told = asked(hall, lengths, waits)[waits]
+    assert told.likely_ms is not None
+    assert told.likely_ms < hall.now_ms + 8 * MINUTE
 
 
 def test_who_is_before_it_counts() -> None:
@@ -273,20 +281,3 @@ def test_asking_changes_nothing() -> None:
     before = plan(view)
     forecast(view, Knowledge(), [waits])
     assert plan(view) == before
-
-
-@given(st.lists(st.integers(1, 1000), max_size=8), st.integers(0, 1200), st.integers(0, 1500))
-def test_lengths_are_consistent(past: list[int], limit: int, elapsed: int) -> None:
-    """Shortest, likely, longest in order, and none of them already over."""
-    length = Length(tuple(past), limit)
-    shortest, likely = length.shortest(elapsed), length.likely(elapsed)
-    longest = length.longest(elapsed)
-    if limit and any(one > limit for one in past):
-        return
-    assert shortest >= min(elapsed, shortest)
-    if likely is not None:
-        assert elapsed <= shortest <= likely
-        assert longest is None or likely <= longest
-    assert (longest is None) == (limit == 0)
-    assert longest is None or longest >= elapsed
-    assert UNKNOWN.likely(elapsed) is UNKNOWN.longest(elapsed) is None

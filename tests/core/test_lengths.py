@@ -48,6 +48,7 @@ def test_the_nearest_that_is_known_weighs_most() -> None:
     assert history.predict(keys(task="t9")).p50_ms >= HOUR_MS
     assert history.predict(keys("other", owner="bob")).basis == "script"
     assert history.predict(keys("other", task="t9")).basis == "shape"
+    assert after(60_000).predict(keys("other", owner="bob", task="t9")).basis == "guess"
     assert history.predict(keys("other", task="t9", shape="s9")).basis == "owner"
     assert history.predict(keys("x", "bob", "t9", "s9")).basis == "anybody"
 
@@ -104,5 +105,5 @@ def test_it_is_bounded_and_goes_on_from_its_image() -> None:
     again = History(type(image)({**image.sketches, **full}, image.calibration))
     again.learn(keys("new", "bob", "t9", "s9"), 1000)
     assert len(again.image().sketches) == MOST_SKETCHES
-    assert again.predict(keys()).basis == "anybody"
+    assert again.predict(keys()).basis == "guess"
     assert again.predict(keys("new", "bob", "t9", "s9")).basis == "task"

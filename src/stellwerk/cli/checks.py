@@ -12,6 +12,7 @@ from stellwerk import __version__
 from stellwerk.cli.render.clusters import facts_age, free
 from stellwerk.cli.render.units import duration, plural, rfc3339, size
 from stellwerk.cli.session import now_ms
+from stellwerk.client.ahead import Calibrated
 from stellwerk.client.api import Client
 from stellwerk.client.fleet import ClusterView
 from stellwerk.config import Settings, load
@@ -20,6 +21,8 @@ from stellwerk.core.model.errors import StellwerkError
 LEAST_DISK = 2 * 2**30
 OLD_FACTS_MS = 120_000
 DAY_MS = 86_400_000
+ENDS_THAT_TELL = 30
+LEAST_WITHIN_P90 = 75
 LOG_LOOKED_AT = 2**20
 NETWORK_FILE_SYSTEMS = (
     "nfs",
@@ -57,6 +60,7 @@ def all_checks() -> list[Check]:
             started = client.ensure_server()
             status = client.server_status()
             clusters = client.clusters()
+            calibration = client.calibration()
     except StellwerkError as error:
         return [*checks, *(Check("FAIL", p.message, p.help) for p in error.problems)]
     up = "was started" if started else f"up {duration(status.uptime_ms)}"
@@ -73,7 +77,26 @@ def all_checks() -> list[Check]:
         checks += check_cluster(cluster)
     if not clusters:
         checks.append(Check("warn", "no cluster has been looked at yet", "try again in a moment"))
+    checks += check_predictions(calibration)
     return checks
+
+
+def check_predictions(calibration: dict[str, Calibrated]) -> Iterator[Check]:
+    """Whether work ends when it is expected to; forecasts of starts rest on that."""
+    ends = sum(one.ends for one in calibration.values())
+    if not ends:
+        return
+    p50 = round(100 * sum(one.within_p50 for one in calibration.values()) / ends)
+    p90 = round(100 * sum(one.within_p90 for one in calibration.values()) / ends)
+    told = (
+        f"of {plural(ends, 'predicted end')} {p50} % came within the median and {p90} % within "
+        "the 90 % quantile"
+    )
+    if ends >= ENDS_THAT_TELL and p90 < LEAST_WITHIN_P90:
+        remedy = "take starts for later than forecast; give work a --time-limit, which bounds them"
+        yield Check("warn", told, remedy)
+    else:
+        yield Check("ok", told)
 
 
 def check_home(settings: Settings) -> Check:

@@ -19,6 +19,8 @@ class Forecast(Struct):
     confidence: str = "none"
     unknown: int = 0
     assumes: list[str] = []
+    p90_ms: int | None = None
+    futures: int = 1
 
 
 class Expected(Struct):
@@ -29,11 +31,20 @@ class Expected(Struct):
     forecast: Forecast | None = None
 
 
+class Calibrated(Struct):
+    """Of so many ends that were predicted, how many came within the median and within the p90."""
+
+    ends: int = 0
+    within_p50: int = 0
+    within_p90: int = 0
+
+
 class Forecasts(Struct):
-    """Those asked for that wait, or the first in line."""
+    """Those asked for that wait, or the first in line; how right past lengths were, by basis."""
 
     items: list[Expected] = []
     seq: int = 0
+    calibration: dict[str, Calibrated] = {}
 
 
 class Planned(Struct):

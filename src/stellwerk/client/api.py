@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from stellwerk.client.ahead import Expected, Forecasts, Planned
+from stellwerk.client.ahead import Calibrated, Expected, Forecasts, Planned
 from stellwerk.client.arrays import ArrayCalls
 from stellwerk.client.bulk import SHOWN, ChangedMany, Verb, Which
 from stellwerk.client.connection import UnreachableError
@@ -247,6 +247,10 @@ class Client(
         """When waiting workloads could start: these, or the first in line."""
         query = urlencode([("workload", name) for name in names])
         return tuple(self._get(f"/v1/forecast?{query}", Forecasts).items)
+
+    def calibration(self) -> dict[str, Calibrated]:
+        """How right predicted lengths have been, by what they rested on."""
+        return self._get("/v1/forecast", Forecasts).calibration
 
     def clusters(self) -> tuple[ClusterView, ...]:
         """The fleet, with what is free."""

@@ -1,69 +1,47 @@
-"""When a waiting workload could start: the core run forward on a view, with lengths of past runs.
+"""When a waiting workload could start: the core run forward on a view, with predicted lengths.
 
-Three futures are played with the same ``plan`` that decides live: all work as short as it ever was,
-as long as it usually is, and as long as it may be. Nothing is invented: work of unknown length is
-not counted on to end, and if a start hangs on it, the answer is that it isn't known. A forecast is
-for people; it is never an input to ``plan``.
+Several futures are played with the same ``plan`` that decides live. In each of them all work takes
+one of the lengths that are equally likely for it; over all of them each length of a piece of work
+comes up equally often. The starts that come of it are spread as far as what is known allows. One
+more future has all work take as long as its limit lets it. Nothing is invented: work of which
+nothing is known isn't counted on to end, and where a start hangs on it, the start isn't known. A
+forecast is for people; it is never an input to ``plan``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from heapq import heapify, heappop, heappush
-from statistics import median_low
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stellwerk.core.lengths import OF_THE_SAME
 from stellwerk.core.model.actions import StartRun
 from stellwerk.core.model.holding import Holding
-from stellwerk.core.model.ids import RunId, WorkloadId, run_id
+from stellwerk.core.model.ids import RunId, WorkloadId, digest, run_id
+from stellwerk.core.model.lengths import Length
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import starts
 from stellwerk.core.queue.quota import Held
 from stellwerk.core.view import ShapeView, View
 
 MOST_STEPS = 5_000
-"""Moments of a future that are looked at; what lies beyond them isn't known."""
+"""Moments that are looked at in all futures together; what lies beyond them isn't known."""
 
+FUTURES = 16
 MANY = 5
-"""Past runs from which on a usual length counts as well known."""
+"""Past runs of the same work from which on its length counts as well known."""
 
 Confidence = Literal["high", "fair", "low", "none"]
-"""high: bounded by time limits, or nothing must end first; fair: what must end is well known;
-low: it is known from few runs; none: the likely start isn't known."""
+"""high: bounded by time limits and well known, or nothing must end first; fair: one of the two;
+low: it is known from few runs, or from other work; none: the likely start isn't known."""
 
 NO_ARRIVALS = "nothing that goes first is submitted meanwhile"
 NO_FAILURES = "runs end for good, and machines stay as they are"
-
-
-class Length(Struct, frozen=True):
-    """What is known of how long a workload runs: how long it ran before, and how long it may.
-
-    ``past_ms`` are the lengths of earlier runs of the same work, ``limit_ms`` (0: none) is its time
-    limit with all the grace it would have.
-    """
-
-    past_ms: tuple[int, ...] = ()
-    limit_ms: int = 0
-
-    def shortest(self, elapsed_ms: int) -> int:
-        """As short as it ever was, of what is still possible; at once where nothing is known."""
-        return min(self._possible(elapsed_ms), default=elapsed_ms)
-
-    def likely(self, elapsed_ms: int) -> int | None:
-        """The median of the past runs that were no shorter than it has taken already."""
-        possible = self._possible(elapsed_ms)
-        return median_low(possible) if possible else None
-
-    def longest(self, elapsed_ms: int) -> int | None:
-        """Its limit; what has outlived it ends at any moment."""
-        return max(self.limit_ms, elapsed_ms) if self.limit_ms else None
-
-    def _possible(self, elapsed_ms: int) -> list[int]:
-        limit = self.limit_ms or max(self.past_ms, default=0)
-        return [min(one, limit) for one in self.past_ms if one >= elapsed_ms]
 
 
 UNKNOWN = Length()
@@ -79,9 +57,10 @@ class Knowledge(Struct, frozen=True):
 class Forecast(Struct, frozen=True, omit_defaults=True):
     """When a workload starts, seen from ``at_ms`` and journal record ``seq``.
 
-    A time is None where it isn't known: then ``unknown`` counts the pieces of work, running or to
-    run before it, whose length nobody knows. Times are those of three futures, not bounds that
-    nothing could break: hence ``assumes``.
+    ``likely_ms`` is the median over ``futures`` that were played, ``p90_ms`` what nine of ten of
+    them keep, ``latest_ms`` what time limits make of it. A time is None where it isn't known: then
+    ``unknown`` counts the pieces of work, running or to run before it, of whose length nothing is
+    known. They aren't bounds that nothing could break: hence ``assumes``.
     """
 
     at_ms: int
@@ -92,6 +71,8 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
     confidence: Confidence
     unknown: int = 0
     assumes: tuple[str, ...] = (NO_ARRIVALS, NO_FAILURES)
+    p90_ms: int | None = None
+    futures: int = 1
 
 
 def forecast(
@@ -104,31 +85,68 @@ def forecast(
     """
     waiting = {head.id for shape in view.shapes for head in shape.heads}
     keys = [key for key in wanted if key in waiting]
-    soon = _Future(view, known, Length.shortest).play(keys)
-    usual = _Future(view, known, Length.likely).play(keys)
-    late = _Future(view, known, Length.longest).play(keys)
+    soon = _Future(view, known, _shortest, MOST_STEPS).play(keys)
+    usual = _futures(view, known, keys)
+    late = _Future(view, known, _longest, MOST_STEPS).play(keys)
     return {key: _told(view, key, soon, usual, late) for key in keys}
 
 
-def _told(view: View, key: WorkloadId, soon: _Future, usual: _Future, late: _Future) -> Forecast:
-    """Puts the three futures together; where shorter work made a start later, they are swapped."""
-    likely, latest = usual.started.get(key), late.started.get(key)
-    times = sorted(time for time in (soon.started.get(key), likely, latest) if time is not None)
+def _futures(view: View, known: Knowledge, keys: Collection[WorkloadId]) -> list[_Future]:
+    """As many as the work allows that it is worth; one, where lengths leave nothing open."""
+    lengths = [length for _, length in known.live.values()] + list(known.waiting.values())
+    is_open = any(len({*length.likely_ms[:1], *length.likely_ms[-1:]}) > 1 for length in lengths)
+    steps, futures = MOST_STEPS, []
+    for number in range(FUTURES if is_open else 1):
+        future = _Future(view, known, partial(_drawn, number), steps).play(keys)
+        futures.append(future)
+        steps -= future.steps
+        if steps <= 0:
+            break
+    return futures
+
+
+def _drawn(number: int, key: str, length: Length) -> int | None:
+    """The length of a piece of work in a future: each of its lengths comes up once in a round."""
+    likely = length.likely_ms
+    if not likely:
+        return None
+    dice = int(digest(key)[:8], 16)
+    return likely[(dice // 64 + number * (1 + 2 * (dice % 32))) % len(likely)]
+
+
+def _shortest(key: str, length: Length) -> int:  # noqa: ARG001  (as it is drawn)
+    """At once, where nothing is known."""
+    return length.likely_ms[0] if length.likely_ms else 0
+
+
+def _longest(key: str, length: Length) -> int | None:  # noqa: ARG001  (as it is drawn)
+    return length.limit_ms or None
+
+
+def _told(
+    view: View, key: WorkloadId, soon: _Future, usual: list[_Future], late: _Future
+) -> Forecast:
+    """Puts the futures together; where longer work made a start earlier, times stay in order."""
+    times = sorted(future.started[key] for future in usual if key in future.started)
+    likely = times[at] if (at := (len(usual) - 1) // 2) < len(times) else None
+    p90 = times[at] if (at := math.ceil(0.9 * len(usual)) - 1) < len(times) else None
+    latest = late.started.get(key)
+    earliest = [*times[:1], *([soon.started[key]] if key in soon.started else [])]
     return Forecast(
         at_ms=view.now_ms,
         seq=view.seq,
-        earliest_ms=times[0] if times else None,
-        likely_ms=None if likely is None else times[len(times) // 2],
-        latest_ms=None if latest is None else times[-1],
-        confidence=_confidence(usual, key, bounded=latest is not None),
-        unknown=usual.unknown if likely is None else 0,
+        earliest_ms=min(earliest, default=None),
+        likely_ms=likely,
+        latest_ms=None if latest is None else max(latest, *times, *earliest),
+        confidence="none" if likely is None else _confidence(usual, key, latest is not None),
+        unknown=max(future.unknown for future in usual) if likely is None else 0,
+        p90_ms=p90,
+        futures=len(usual),
     )
 
 
-def _confidence(usual: _Future, key: WorkloadId, *, bounded: bool) -> Confidence:
-    if key not in usual.started:
-        return "none"
-    fewest = usual.fewest_known[key]
+def _confidence(usual: list[_Future], key: WorkloadId, bounded: bool) -> Confidence:
+    fewest = min(future.fewest_known[key] for future in usual if key in future.started)
     if bounded and fewest >= MANY:
         return "high"
     return "fair" if bounded or fewest >= MANY else "low"
@@ -138,11 +156,13 @@ class _Future:
     """One way in which things may go on from a view."""
 
     def __init__(
-        self, view: View, known: Knowledge, take: Callable[[Length, int], int | None]
+        self, view: View, known: Knowledge, take: Callable[[str, Length], int | None], most: int
     ) -> None:
         self.started: dict[WorkloadId, int] = {}
         self.fewest_known: dict[WorkloadId, int] = {}
         self.unknown = 0
+        self.steps = 0
+        self._most = most
         self._view = view
         self._known = known
         self._take = take
@@ -162,7 +182,8 @@ class _Future:
     def play(self, wanted: Collection[WorkloadId]) -> _Future:
         """Goes on until all that is wanted has started, or nothing more can be said."""
         now_ms = self._view.now_ms
-        for _ in range(MOST_STEPS):
+        while self.steps < self._most:
+            self.steps += 1
             planned, wake_ms = starts(self._seen_at(now_ms), self._memory)
             for start in planned:
                 self._start(start, now_ms)
@@ -236,11 +257,12 @@ class _Future:
 
     def _will_end(self, run: RunId, cluster: str, began_ms: int, length: Length) -> None:
         now_ms = max(began_ms, self._view.now_ms)
-        lasts_ms = self._take(length, now_ms - began_ms)
+        lasts_ms = self._take(run, length)
         if lasts_ms is None:
             self.unknown += 1
         else:
-            end = (max(began_ms + lasts_ms, now_ms), run, cluster, len(length.past_ms))
+            seen = length.seen if length.basis in OF_THE_SAME else min(length.seen, MANY - 1)
+            end = (max(began_ms + lasts_ms, now_ms), run, cluster, seen)
             heappush(self._ends, end)
 
     def _end_until(self, now_ms: int) -> None:

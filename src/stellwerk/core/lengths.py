@@ -22,6 +22,7 @@ from stellwerk.core.model.lengths import (
     Calibration,
     HistoryImage,
     Keys,
+    Length,
     Predicted,
     Sketch,
 )
@@ -37,8 +38,15 @@ NOTHING = Sketch()
 MOST_SKETCHES = 5_000
 """So many are kept in all; what nobody added to for longest is forgotten first."""
 
+OF_THE_SAME: tuple[Basis, ...] = ("task", "name", "script")
+OF_OTHERS = 5
+"""What only resembles it says something from so many ends on."""
+
 P50, P90 = 0.5, 0.9
-GROWTH = math.log(1.1)
+LIKELY = 16
+"""So many equally likely lengths stand for what is known of one."""
+
+GROWTH = math.log(1.05)
 GUESS_MEDIAN_MS = 30 * 60_000
 GUESS_SPREAD = 1.7
 """Of the length of work of which nothing at all is known: the spread of its logarithm."""
@@ -75,6 +83,12 @@ def keys_of_workload(workload: Workload) -> Keys:
 def ran_ms(workload: Workload) -> int:
     """For how long its ended runs held what they were given, all together."""
     return sum(run.ended_ms - run.planned_ms for run in workload.runs if run.ended_ms)
+
+
+def kept_ms(workload: Workload) -> int:
+    """For how long those of its runs took that its next one needn't do again."""
+    ends = (run for run in workload.runs if run.end is not None and run.end.got_further)
+    return sum(run.ended_ms - run.planned_ms for run in ends)
 
 
 def teaches(workload: Workload) -> bool:
@@ -119,18 +133,34 @@ class History:
         ``limit_ms`` is what ends it in any case (0: nothing does).
         """
         basis, seen = self._basis(keys)
-        p50, p90 = _quantiles(self._mixed(keys), elapsed_ms)
+        p50, p90 = _quantiles(self._mixed(keys), elapsed_ms, (P50, P90))
         if not limit_ms:
             return Predicted(p50, p90, basis, seen)
         most = max(limit_ms, elapsed_ms)
         return Predicted(min(p50, most), min(p90, most), basis, seen, bounded=p90 >= most)
 
+    def length(self, keys: Keys, ran_ms: int = 0, kept_ms: int = 0, limit_ms: int = 0) -> Length:
+        """How long a run takes that has gone on for ``ran_ms``, its work not being over.
+
+        ``kept_ms`` is what earlier runs did and saved. Nothing is invented: where nothing is known,
+        no length is likely.
+        """
+        basis, seen = self._basis(keys)
+        if basis == "guess":
+            return Length(limit_ms=limit_ms)
+        shares = tuple((one + 0.5) / LIKELY for one in range(LIKELY))
+        found = _quantiles(self._mixed(keys), kept_ms + ran_ms, shares)
+        most = max(limit_ms, ran_ms) if limit_ms else max(found)
+        likely = tuple(min(one - kept_ms, most) for one in found)
+        return Length(likely, limit_ms, basis, seen)
+
     def _basis(self, keys: Keys) -> tuple[Basis, int]:
         """What the nearest work is that is known, and how often it was seen."""
         for basis, key in zip(BASES, keys, strict=True):
             sketch = self._sketches.get(key)
-            if sketch is not None:
-                return basis, round(sum(sketch.counts.values()) / ONCE)
+            seen = 0 if sketch is None else round(sum(sketch.counts.values()) / ONCE)
+            if seen >= (1 if basis in OF_THE_SAME else OF_OTHERS):
+                return basis, seen
         return "guess", 0
 
     def _levels(self, keys: Keys) -> list[dict[int, int]]:
@@ -180,21 +210,21 @@ def _upper(bucket: int) -> int:
     return math.floor(math.exp((bucket + 1) * GROWTH))
 
 
-def _quantiles(shares: Mapping[int, float], elapsed_ms: int) -> tuple[int, int]:
-    """Median and p90 of what is longer than ``elapsed_ms``."""
+def _quantiles(
+    shares: Mapping[int, float], elapsed_ms: int, wanted: tuple[float, ...]
+) -> tuple[int, ...]:
+    """Lengths by which these shares (ascending) of what is longer than ``elapsed_ms`` are over."""
     left = sorted((one, share) for one, share in shares.items() if _upper(one) > elapsed_ms)
     total = sum(share for _, share in left)
-    if total <= 0:  # it has outlived all that was ever seen: as long again, and ten times
-        return 2 * elapsed_ms, 10 * elapsed_ms
-    reached, p50 = 0.0, 0
+    if total <= 0:  # it has outlived all that was ever seen: one of two goes on as long again
+        return tuple(round(elapsed_ms / (1 - one)) for one in wanted)
+    found: list[int] = []
+    reached = 0.0
     for one, share in left:
         reached += share
-        if not p50 and reached >= total * P50:
-            p50 = _upper(one)
-        if reached >= total * P90:
-            return p50, _upper(one)
-    last = _upper(left[-1][0])
-    return p50 or last, last
+        while len(found) < len(wanted) and reached >= total * wanted[len(found)]:
+            found.append(_upper(one))
+    return (*found, *[_upper(left[-1][0])] * (len(wanted) - len(found)))
 
 
 _GUESSED = sum(GUESS.values())

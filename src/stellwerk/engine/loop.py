@@ -24,6 +24,7 @@ from stellwerk.core.intake import (
     stray_runs,
 )
 from stellwerk.core.inventory.facts import material_change
+from stellwerk.core.lengths import History
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Decision
@@ -161,6 +162,11 @@ class Engine:
     def view(self) -> View:
         """An immutable cut of what is known now, as the next cycle would see it."""
         return self._viewer.take(self._now())
+
+    @property
+    def lengths(self) -> History:
+        """What is known of how long work runs; any thread may ask it."""
+        return self.state.lengths
 
     def queue_objects(self) -> QueueObjects:
         """The objects of queueing as they are now; any thread may ask."""

@@ -7,6 +7,7 @@ work. Nothing decides by it.
 from collections.abc import Mapping
 
 from stellwerk.core.forecast import UNKNOWN
+from stellwerk.core.lengths import History
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.workload import Workload
@@ -25,7 +26,11 @@ LATER = "later"
 
 
 def holders_of(
-    store: Store, view: View, waiting: Workload, decision: DecisionView | None
+    store: Store,
+    lengths: History,
+    view: View,
+    waiting: Workload,
+    decision: DecisionView | None,
 ) -> tuple[list[HolderView], int]:
     """Who holds most of what a decision lacked, where it is to be had; and how many others."""
     wanted: dict[str, dict[str, None]] = {}
@@ -35,7 +40,7 @@ def holders_of(
             lacks.update(dict.fromkeys(short.resource for short in candidate.shortfalls))
     if not wanted:
         return [], 0
-    known = knowledge(store, view, {}).live
+    known = knowledge(store, lengths, view, {}).live
     found = []
     for cluster in view.clusters:
         lacks = wanted.get(cluster.cluster.name, {})
@@ -50,8 +55,7 @@ def holders_of(
         if row is None:
             continue
         began_ms, length = known.get(run, (view.now_ms, UNKNOWN))
-        elapsed_ms = max(0, view.now_ms - began_ms)
-        likely_ms, longest_ms = length.likely(elapsed_ms), length.longest(elapsed_ms)
+        likely_ms, longest_ms = length.median_ms, length.limit_ms or None
         holders.append(
             HolderView(
                 id=row.workload.id,

@@ -299,9 +299,9 @@ class DecisionView(msgspec.Struct, frozen=True):
 class ForecastView(msgspec.Struct, frozen=True):
     """When something that waits could start, seen from `at_ms`.
 
-    The three times are those of futures in which all work is as short as it ever was, as long as
-    usual, and as long as it may be; `null` is not known, and `unknown` then counts the work of
-    unknown length that it hangs on.
+    `likely_ms` is the median and `p90_ms` the 90 % quantile over so many `futures`, each with
+    lengths drawn from those of past work; `latest_ms` is what time limits make of it. `null` is not
+    known, and `unknown` then counts the work of unknown length that it hangs on.
     """
 
     at_ms: int
@@ -312,6 +312,8 @@ class ForecastView(msgspec.Struct, frozen=True):
     confidence: str
     unknown: int
     assumes: list[str]
+    p90_ms: int | None
+    futures: int
 
 
 class PlanAnswer(msgspec.Struct, frozen=True):

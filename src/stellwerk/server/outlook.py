@@ -1,8 +1,7 @@
 """When waiting work could start: what is known of lengths, put to the program that looks ahead.
 
-How long work runs is taken from the newest successful workloads with the same name (its number left
-out) and the same shape. An answer is kept for a short while and carries its age. Nothing decides by
-it.
+How long work runs is predicted by `core.lengths`. An answer is kept for a short while and carries
+its age. Nothing decides by it.
 """
 
 import asyncio
@@ -10,15 +9,17 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
-from stellwerk.core.forecast import Forecast, Knowledge, Length
+from stellwerk.core.forecast import Forecast, Knowledge
+from stellwerk.core.lengths import History, kept_ms, keys_of, keys_of_workload
 from stellwerk.core.lower import Lowered
-from stellwerk.core.model.ids import ShapeId, WorkloadId
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.lengths import Length
 from stellwerk.core.model.workload import Phase, Workload
 from stellwerk.core.preview import NOBODY, with_one_more
 from stellwerk.core.view import View
@@ -26,17 +27,10 @@ from stellwerk.engine.foresee import Answer, Question
 from stellwerk.server.models import ForecastView
 from stellwerk.server.services import PROJECT, Services
 from stellwerk.store import Store, WorkloadFilter
-from stellwerk.store.names import numbered
 
 log = logging.getLogger("stellwerk.server")
 
 LIVE: tuple[Phase, ...] = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
-PAST = 500
-"""So many of the newest successful workloads are looked through."""
-
-PER_KIND = 20
-"""Lengths of the same work that count: the newest."""
-
 WAITING = 500
 """So many of the first in line get a length; of those behind none is known."""
 
@@ -45,9 +39,6 @@ ASKED = 50
 
 LIMIT_S = 3.0
 FRESH_S = 5.0
-
-Kind = tuple[str, ShapeId]
-"""What makes work the same work: its name without its number, and its shape."""
 
 
 class Outlook:
@@ -70,7 +61,7 @@ class Outlook:
                 self._last = (now_s + FRESH_S, known)
             return {id: known[id] for id in wanted if id in known}
 
-    async def of_one_more(self, name: str, lowered: Lowered) -> Forecast | None:
+    async def of_one_more(self, owner: str, name: str, lowered: Lowered) -> Forecast | None:
         """When a workload could start that isn't submitted."""
         async with self._one:
             view = with_one_more(self._services.engine.view(), lowered.shape, lowered.priority)
@@ -79,16 +70,20 @@ class Outlook:
                 return None  # those of its kind that come before it aren't all in the view
             limits = lowered.policies
             limit_ms = limit_of(limits.time_limit_ms, limits.grace_ms)
-            mine = {NOBODY: ((_base(name), own.id), limit_ms)}
+            keys = keys_of(PROJECT, owner, name, "", own.id)
+            mine = {NOBODY: self._services.engine.lengths.length(keys, limit_ms=limit_ms)}
             return (await self._ask(view, (NOBODY,), mine)).get(NOBODY)
 
     async def _ask(
         self,
         view: View,
         wanted: tuple[WorkloadId, ...],
-        more: Mapping[WorkloadId, tuple[Kind, int]],
+        more: Mapping[WorkloadId, Length],
     ) -> Answer:
-        known = await asyncio.to_thread(knowledge, self._services.store, view, more)
+        services = self._services
+        known = await asyncio.to_thread(
+            knowledge, services.store, services.engine.lengths, view, more
+        )
         question = msgspec.json.encode(Question(view, known, wanted))
         told = await _run(question)
         return msgspec.json.decode(told, type=dict[WorkloadId, Forecast]) if told else {}
@@ -121,37 +116,21 @@ async def _run(question: bytes) -> bytes:
     return told
 
 
-def knowledge(store: Store, view: View, more: Mapping[WorkloadId, tuple[Kind, int]]) -> Knowledge:
+def knowledge(
+    store: Store, lengths: History, view: View, more: Mapping[WorkloadId, Length]
+) -> Knowledge:
     """What is known of the lengths of all that runs, and of the first that wait."""
-    past = past_lengths(
-        row.workload
-        for row in store.workloads(
-            WorkloadFilter(live=False, phases=("Succeeded",), sort="newest", limit=PAST)
-        )
-    )
     live = {
-        run.id: (run.planned_ms, _length(row.workload, past))
+        run.id: (run.planned_ms, _length(lengths, row.workload, view.now_ms - run.planned_ms))
         for row in store.workloads(WorkloadFilter(phases=LIVE))
         if (run := row.workload.live_run) is not None
     }
-    waiting = {}
+    waiting = dict(more)
     for id in first_in_line(view):
         found = store.workload(id, PROJECT)
         if found is not None:
-            waiting[id] = _length(found.workload, past)
-    for id, (kind, limit_ms) in more.items():
-        waiting[id] = Length(past.get(kind, ()), limit_ms)
+            waiting[id] = _length(lengths, found.workload, 0)
     return Knowledge(live, waiting)
-
-
-def past_lengths(newest_first: Iterable[Workload]) -> dict[Kind, tuple[int, ...]]:
-    """How long work ran until it succeeded, over all of its runs, by kind."""
-    found: dict[Kind, list[int]] = {}
-    for workload in newest_first:
-        lengths = found.setdefault(_kind(workload), [])
-        if len(lengths) < PER_KIND and workload.runs and not _is_cut(workload):
-            lengths.append(sum(max(0, run.ended_ms - run.planned_ms) for run in workload.runs))
-    return {kind: tuple(lengths) for kind, lengths in found.items()}
 
 
 def limit_of(time_limit_ms: int, grace_ms: int) -> int:
@@ -159,23 +138,10 @@ def limit_of(time_limit_ms: int, grace_ms: int) -> int:
     return time_limit_ms + grace_ms if time_limit_ms else 0
 
 
-def _is_cut(workload: Workload) -> bool:
-    """Whether the first of its runs aren't known any more."""
-    return workload.runs[0].number != 1
-
-
-def _length(workload: Workload, past: Mapping[Kind, tuple[int, ...]]) -> Length:
+def _length(lengths: History, workload: Workload, ran_ms: int) -> Length:
     limits = workload.policies
-    return Length(past.get(_kind(workload), ()), limit_of(limits.time_limit_ms, limits.grace_ms))
-
-
-def _kind(workload: Workload) -> Kind:
-    return _base(workload.name), workload.shape
-
-
-def _base(name: str) -> str:
-    parts = numbered(name)
-    return parts[0] if parts else name
+    limit_ms = limit_of(limits.time_limit_ms, limits.grace_ms)
+    return lengths.length(keys_of_workload(workload), max(0, ran_ms), kept_ms(workload), limit_ms)
 
 
 def first_in_line(view: View) -> list[WorkloadId]:

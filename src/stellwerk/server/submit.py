@@ -82,7 +82,7 @@ class Submits:
         told = planning.answer(found, one, _notices([one]), self._services.feed.seq)
         if found.starts_now:
             return told
-        starts = await outlook.of_one_more(one.name, one.lowered)
+        starts = await outlook.of_one_more(caller.actor.name, one.name, one.lowered)
         return msgspec.structs.replace(told, forecast=starts and forecast_view(starts))
 
     async def _hold_to_plan(self, items: Sequence[SubmitItem], caller: Caller) -> None:

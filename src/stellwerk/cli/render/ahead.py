@@ -7,11 +7,14 @@ SOON_MS = 60_000
 
 
 def start_cell(found: Forecast | None, now_ms: int) -> str:
-    """`~18:40`, `by 19:30`, `after 18:10`, `not known`: for a column."""
+    """`~18:40 (90 %: 19:10)`, `by 19:30`, `after 18:10`, `not known`: for a column."""
     if found is None:
         return "-"
     if found.likely_ms is not None:
-        return "now" if found.likely_ms <= now_ms else f"~{_minute(found.likely_ms, now_ms)}"
+        if found.likely_ms <= now_ms:
+            return "now"
+        likely, p90 = (_minute(one, now_ms) for one in (found.likely_ms, found.p90_ms))
+        return f"~{likely} (90 %: {p90})" if p90 not in ("-", likely) else f"~{likely}"
     if found.latest_ms is not None:
         return f"by {_minute(found.latest_ms, now_ms)}"
     if _is_later(found.earliest_ms, now_ms):
@@ -24,6 +27,8 @@ def start_line(found: Forecast, now_ms: int) -> str:
     parts = [_likely(found, now_ms)]
     if _is_later(found.earliest_ms, now_ms) and found.earliest_ms != found.likely_ms:
         parts.append(f"not before {_minute(found.earliest_ms, now_ms)}")
+    if found.p90_ms is not None and _is_later(found.p90_ms, found.likely_ms or now_ms):
+        parts.append(f"by {_minute(found.p90_ms, now_ms)} in nine of ten futures")
     if found.latest_ms is not None and found.latest_ms != found.likely_ms:
         parts.append(f"by {_minute(found.latest_ms, now_ms)} at the latest")
     if found.likely_ms is not None:

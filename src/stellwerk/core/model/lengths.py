@@ -27,6 +27,24 @@ class Predicted(Struct, frozen=True):
     bounded: bool = False
 
 
+class Length(Struct, frozen=True, omit_defaults=True):
+    """How long the next run of some work takes: equally likely lengths, the shortest first.
+
+    None where nothing is known. ``limit_ms`` (0: none) is what ends it in any case, its grace
+    included. ``basis`` and ``seen`` are what that rests on.
+    """
+
+    likely_ms: tuple[int, ...] = ()
+    limit_ms: int = 0
+    basis: Basis = "guess"
+    seen: int = 0
+
+    @property
+    def median_ms(self) -> int | None:
+        """What one of two is over by."""
+        return self.likely_ms[(len(self.likely_ms) - 1) // 2] if self.likely_ms else None
+
+
 class Sketch(Struct, frozen=True):
     """How often which length was seen: thousandths of a time in buckets a tenth apart."""
 

@@ -40,7 +40,7 @@ def _explained(services: Services, workload: Workload, run: int, view: View | No
     if view is None or run:
         return found
     lacked = found.current or found.decision
-    holders, more = holders_of(services.store, view, workload, lacked)
+    holders, more = holders_of(services.store, services.engine.lengths, view, workload, lacked)
     until_ms = passed_until_ms(view, workload, lacked)
     return msgspec.structs.replace(
         found, holders=holders, more_holders=more, passed_until_ms=until_ms
