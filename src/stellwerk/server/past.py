@@ -5,6 +5,7 @@ record, with the moment of the decision, is what it was made of; so nothing need
 the journal to look at it again. Limits of people alone stand in a file: they count as they are now.
 """
 
+import time
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +17,10 @@ from stellwerk.core.model.placement import Placement
 from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold
 from stellwerk.core.view import View, Viewer
 from stellwerk.store import Store
+
+
+AT_A_TIME, PAUSE_S = 500, 0.001
+"""After so many records the threads that work have their turn: nobody waits for who only looks."""
 
 
 class Moment(NamedTuple):
@@ -51,6 +56,8 @@ class Past:
         state = self._state = self._state or self._begin(seq)
         for record in self._store.records(state.seq, seq - state.seq):
             fold(state, record)
+            if record.seq % AT_A_TIME == 0:
+                time.sleep(PAUSE_S)
         state.touched.clear()
         return state
 

@@ -49,6 +49,16 @@ def test_room_changes_in_the_view_and_in_the_fleet() -> None:
     assert with_fleet(VIEW, fleet_of(VIEW)) == VIEW
 
 
+def test_cards_are_freed_where_they_can_be_used() -> None:
+    """A node that isn't ready has free cards that help nobody."""
+    down = a_node("n0", gpus=2, state="unreachable")
+    part = ClusterView(a_cluster("lab", down, a_node("n1", gpus=2)), 1, "f", LAB.allocations)
+    view = View(1, 1_000, 0, (part,), (), ())
+    freed = change_live(Live(view, SHAPE, World(fleet_of(view), (), 1)), ("free lab gpus=2",))
+    [(_, left)] = freed.view.clusters[0].allocations
+    assert left.nodes[0].devices == ()
+
+
 @pytest.mark.parametrize("phrase", ["lose lab", "lose region=eu"])
 def test_a_cluster_that_is_gone(phrase: str) -> None:
     """By its name, or with all of a domain."""
@@ -60,12 +70,17 @@ def test_a_cluster_that_is_gone(phrase: str) -> None:
 def test_it_may_ask_for_something_else() -> None:
     """Of each resource; and for no accelerator at all."""
     asks = ("ask cpus=500m", "ask memory=1GiB gpus=0", "ask nodes=3", "ask infra=pc")
-    with pytest.raises(StellwerkError, match="`many` isn.t a number of CPUs"):
+    with pytest.raises(StellwerkError, match=r"`many` isn.t a number of CPUs"):
         change_live(live(), ("ask cpus=many",))
     shape = change_live(live(), asks).shape
     [one] = shape.alternatives
     assert (one.request.cpus_milli, one.request.memory_bytes, one.request.gpu) == (500, GIB, None)
     assert (shape.num_nodes, one.infra) == (3, "pc")
+    with pytest.raises(StellwerkError, match="asks for no accelerator"):
+        change_live(live(shape=a_shape()), ("ask gpus=1",))
+    either = a_shape(a_request(gpus=2), a_request(cpus=8))
+    found = change_live(live(shape=either), ("ask gpus=1",)).shape.alternatives
+    assert [one.request.gpu and one.request.gpu.count for one in found] == [1, None]
     gpu = change_live(live(), ("ask gpu-memory=10GiB",)).shape.alternatives[0].request.gpu
     assert gpu is not None
     assert (gpu.count, gpu.share_bytes) == (2, 10 * GIB)

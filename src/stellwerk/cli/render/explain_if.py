@@ -6,6 +6,7 @@ from stellwerk.cli.render.units import clock, plural
 from stellwerk.cli.terminal import Terminal
 from stellwerk.client.explains import IfAnswer, IfOutcome
 from stellwerk.client.placements import Difference
+from stellwerk.core.model.reasons import RenderedReason
 
 TURNED = 20
 
@@ -52,13 +53,18 @@ def _outcome(one: IfOutcome) -> list[str]:
         lines.append(f"it starts on {one.cluster}{where}")
     else:
         lines.append("it waits")
-        lines += [f"{in_a_row([reason])}  [{reason.code}]" for reason in one.reasons]
+        lines += [_reason(reason) for reason in one.reasons]
         if one.alone is not None:
             before = f" ({one.ahead:,} before it)" if one.ahead else ""
             lines.append(f"if nobody else waited, it would start on {one.alone}{before}")
     if one.placement is not None:
         lines.append(f"its placement chooses {names(one.placement)}")
     return lines
+
+
+def _reason(reason: RenderedReason) -> str:
+    told = "no cluster is left" if reason.code == "no_cluster" else in_a_row([reason])
+    return f"{told}  [{reason.code}]"
 
 
 def _verdicts(one: IfOutcome) -> dict[str, str]:

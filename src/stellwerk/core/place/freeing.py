@@ -1,7 +1,7 @@
 """Decides which accelerators are cleared of others so that enough are free, on one node if it can.
 
 Work asks for accelerators on each of its nodes, so as few nodes as possible are cleared: first the
-one on which the least is in the way.
+one on which the least is in the way. Those that can't be used come last.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ def _held(cluster: Cluster, taken: Taken) -> dict[Card, bool]:
 def _cleared(cluster: Cluster, held: dict[Card, bool], wanted: int) -> dict[Card, bool]:
     """The accelerators that are free then, those first that are already."""
 
-    def in_the_way(node: Node) -> tuple[int, int]:
+    def in_the_way(node: Node) -> tuple[bool, int, int]:
         busy = sum((node.name, one.index) in held for one in node.devices)
-        size = len(node.devices)
+        size, down = len(node.devices), node.state != "ready"
         if size < wanted:
-            return -size, busy
-        return -wanted, max(0, wanted - size + busy)
+            return down, -size, busy
+        return down, -wanted, max(0, wanted - size + busy)
 
     found: dict[Card, bool] = {}
     for node in sorted(cluster.nodes, key=in_the_way):

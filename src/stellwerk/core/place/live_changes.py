@@ -154,11 +154,12 @@ def _noted(node: Node) -> Node:
 
 
 ASK_FORM = "ask gpus=2` or `ask memory=32GiB"
-ASKS = ("cpus", "memory", "disk", "gpus", "gpu-memory", "nodes", "infra")
+OF_CARDS = ("gpus", "gpu-memory")
+ASKS = ("cpus", "memory", "disk", *OF_CARDS, "nodes", "infra")
 
 
 def _asked(shape: Shape, words: list[str]) -> Shape:
-    """A shape that asks for something else, in each of its alternatives."""
+    """A shape that asks for something else, in each of its alternatives that asks for that."""
     if not words:
         raise BadChange("it asks for nothing else")
     for word in words:
@@ -168,6 +169,8 @@ def _asked(shape: Shape, words: list[str]) -> Shape:
         if key == "nodes":
             shape = replace(shape, num_nodes=round(number(value, 1, 10_000)))
             continue
+        if key in OF_CARDS and all(one.request.gpu is None for one in shape.alternatives):
+            raise BadChange("it asks for no accelerator; `cpus` and `memory` can be changed")
         one: Callable[[Alternative], Alternative] = _asking(key, value)
         shape = replace(shape, alternatives=tuple(map(one, shape.alternatives)))
     return shape
@@ -188,7 +191,7 @@ def _requested(request: Request, key: str, value: str) -> Request:
         case "disk":
             return replace(request, disk_bytes=_bytes(value))
         case _ if request.gpu is None:
-            raise BadChange("it asks for no accelerator; `cpus` and `memory` can be changed")
+            return request
         case "gpu-memory":
             return replace(request, gpu=replace(request.gpu, share_bytes=_bytes(value)))
         case _:
