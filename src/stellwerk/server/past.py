@@ -18,7 +18,6 @@ from stellwerk.core.state import IMAGE_SCHEMA, State, StateImage, fold
 from stellwerk.core.view import View, Viewer
 from stellwerk.store import Store
 
-
 AT_A_TIME, PAUSE_S = 500, 0.001
 """After so many records the threads that work have their turn: nobody waits for who only looks."""
 
