@@ -249,8 +249,15 @@ def test_an_objective_ranks_by_its_estimate() -> None:
     """Lowest first; what nobody could estimate comes last."""
     world = fleet(cluster("a", 100), cluster("b", 0), cluster("c", 50))
     context = PlacingContext(NOW_MS, estimates={"Finish": {"a": 900.0, "b": 60.0}})
-    _, choice = answer(placement(objective="finish"), world, context)
+    one = placement(objective="finish")
+    columns, choice = answer(one, world, context)
     assert choice.clusters == ("b", "a", "c")
+    told = explain(one, choice, columns, context)
+    assert [(each.cluster, each.rank, each.margin) for each in told] == [
+        ("b", 1, None),
+        ("a", 2, None),
+        ("c", 3, None),
+    ]
 
 
 def test_standby_and_windows() -> None:

@@ -208,7 +208,8 @@ class Explained(Struct, frozen=True, omit_defaults=True):
     """One cluster as a candidate: the verdict, every failed rule, every score, its place.
 
     ``rank`` counts from 1 among those that passed. ``margin`` is its total less that of the best
-    one not chosen, or of the last chosen one where it wasn't chosen itself.
+    one not chosen, or of the last chosen one where it wasn't chosen itself; None where an estimate
+    was the objective.
     """
 
     cluster: str

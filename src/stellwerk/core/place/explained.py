@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stellwerk.core.inventory.columns import FleetColumns
+from stellwerk.core.inventory.columns import FleetColumns, Floats
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import (
     Choice,
@@ -21,7 +21,9 @@ from stellwerk.core.model.placing import (
     ScoreColumn,
     ScoreLine,
 )
+from stellwerk.core.place.admitted import OBJECTIVES
 from stellwerk.core.place.failures import Facts, failures
+from stellwerk.core.place.placing import objective_numbers
 from stellwerk.core.place.scores import unpacked
 
 
@@ -38,16 +40,19 @@ def explain(
     """
     if choice.status.code == "Misconfigured" and not choice.explanation.passed:
         return ()
-    table = _Table(choice, columns)
+    cost = None
+    if placement.objective in OBJECTIVES:
+        cost = objective_numbers(columns, placement, context.estimates)
+    table = _Table(choice, columns, cost)
     facts = Facts(placement, columns, context)
     wanted = list(clusters) or [columns.clusters[row].name for row in table.order()]
     return tuple(_one(table, facts, columns.row[name]) for name in wanted if name in columns.row)
 
 
 class _Table:
-    """An explanation, unpacked."""
+    """An explanation, unpacked. ``cost`` is the estimate that was the objective, if one was."""
 
-    def __init__(self, choice: Choice, columns: FleetColumns) -> None:
+    def __init__(self, choice: Choice, columns: FleetColumns, cost: Floats | None) -> None:
         explanation = choice.explanation
         shared = explanation.shared
         if shared is None or shared.roster != columns.roster_id:
@@ -67,7 +72,11 @@ class _Table:
         for one in self.scores:
             self.totals = self.totals + one.weight * one.values
             unknown |= one.unknown
-        self.ranked = np.lexsort((np.arange(len(self.rows)), -self.totals, unknown))
+        self.by_points = cost is None
+        first = unknown
+        if cost is not None:
+            first = np.where(np.isfinite(cost), cost, np.inf)[self.rows]
+        self.ranked = np.lexsort((np.arange(len(self.rows)), -self.totals, first))
         self.rank = {int(self.rows[place]): n for n, place in enumerate(self.ranked, 1)}
 
         self.chosen = dict.fromkeys(choice.clusters, True)
@@ -147,9 +156,11 @@ def _one(table: _Table, facts: Facts, row: int) -> Explained:
 
 
 def _margin(table: _Table, name: str) -> tuple[int | None, str]:
-    """The distance to the one on the other side of the line, and who that is."""
+    """The points to the one on the other side of the line, and who that is; none where points
+    weren't what was compared.
+    """
     other = table.best_outside if name in table.chosen else table.last_inside
-    if other < 0:
+    if other < 0 or not table.by_points:
         return None, ""
     clusters = table.columns.clusters
     total = table.totals[table.place[table.columns.row[name]]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 from msgspec.structs import replace
 
@@ -23,11 +22,9 @@ from stellwerk.core.model.fleet_plan import (
 )
 from stellwerk.core.model.placing import Change, Explained, FailedRule
 from stellwerk.core.model.resources import Request
-from stellwerk.core.place.admitted import OBJECTIVES
 from stellwerk.core.place.amounts import amount
 from stellwerk.core.place.changes import phrase_of
 from stellwerk.core.place.explained import explain
-from stellwerk.core.place.filters_limits import PRICE, WEIGHTED
 from stellwerk.core.place.on_fleet import Answer
 from stellwerk.core.place.options import Option, cards
 from stellwerk.core.place.policies import NO_WISHES, replicas_of
@@ -118,32 +115,10 @@ def candidates_of(answer: Answer) -> tuple[CandidateRecord, ...]:
     if answer.choice.explanation.shared is None:
         return ()
     told = explain(answer.policy, answer.choice, answer.columns, answer.context)
-    found = [_candidate(answer, one) for one in _ranked(answer, told)]
+    found = [_candidate(answer, one) for one in told]
     refused = [one for one in found if one.verdict == "refused"]
     refused.sort(key=_distance)
     return (*(one for one in found if one.verdict != "refused"), *refused)
-
-
-def _ranked(answer: Answer, told: tuple[Explained, ...]) -> list[Explained]:
-    """Those that passed in the order of what was compared; points decide only between equals."""
-    objective = answer.policy.objective
-    if objective == "score":
-        return list(told)
-    numbers = answer.context.estimates
-    name = WEIGHTED if objective == "weighted" else OBJECTIVES[objective]
-    worth = numbers.get(name, numbers[PRICE])
-
-    def order(one: Explained) -> tuple[float, int, str]:
-        return worth.get(one.cluster, inf), -(one.total or 0), one.cluster
-
-    passed = sorted((one for one in told if one.verdict != "refused"), key=order)
-    ranked = [
-        replace(
-            one, rank=rank, margin=None, note="" if "the name decides" in one.note else one.note
-        )
-        for rank, one in enumerate(passed, 1)
-    ]
-    return ranked + [one for one in told if one.verdict == "refused"]
 
 
 def _distance(one: CandidateRecord) -> tuple[int, int]:

@@ -78,7 +78,7 @@ def decide(
     counts, most = ledger.others(placement.key)
     ranking = Ranking(columns, found, held, counts, most)
     if placement.objective in OBJECTIVES:
-        ranking.cost = _objective(columns, placement, estimates)[found.rows]
+        ranking.cost = objective_numbers(columns, placement, estimates)[found.rows]
     picked = pick(placement, ranking, names)
     unscheduled = 0 if placement.count is None else placement.count - len(picked.chosen)
     groups, status = _groups(columns, placement, found, picked.chosen)
@@ -105,7 +105,8 @@ def decide(
     )
 
 
-def _objective(columns: FleetColumns, placement: Placement, estimates: Estimates) -> Floats:
+def objective_numbers(columns: FleetColumns, placement: Placement, estimates: Estimates) -> Floats:
+    """The estimates that are the objective of a placement: what is lower is better."""
     name = OBJECTIVES[placement.objective]
     if placement.objective == "weighted" and WEIGHTED in estimates:
         return estimated(columns, estimates, WEIGHTED)
