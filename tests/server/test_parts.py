@@ -228,9 +228,8 @@ def connection(peer: Peer | None, access: Access, token: str = "") -> Any:
     state = {"peer": peer} if peer else {}
     return SimpleNamespace(
         app=SimpleNamespace(state=SimpleNamespace(access=access)),
-        scope={"state": state, "path_template": "/v1/server/stop"},
+        scope={"state": state, "path_template": "/v1/server/stop", "method": "POST"},
         headers=headers,
-        method="POST",
     )
 
 

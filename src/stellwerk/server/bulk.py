@@ -224,16 +224,15 @@ def _choose_one(
     try:
         row = services.store.workload(name, PROJECT)
     except StoreError as error:
-        chosen.refuse(name, error.problems[0])
+        chosen.refuse(name, _unknown(name) if eyes.is_own_only else error.problems[0])
         return True
     if row is None and _choose_array(services, verb, name, chosen, eyes):
         return True
     if row is None:
-        problem = Problem("find/workload", f"there is no workload `{name[:80]}`")
-        chosen.refuse(name, services.unknown(name).problems[0] if suggest else problem)
+        chosen.refuse(name, services.unknown(name).problems[0] if suggest else _unknown(name))
         return False
-    if problem := _refused(eyes, row.workload.name, row.workload.owner):
-        chosen.refuse(name, problem)
+    if refused := _refused(eyes, row.workload.name, row.workload.owner):
+        chosen.refuse(name, refused)
         return True
     one = Picked(row.workload.id, row.workload.name, row.workload.phase, row.workload.order)
     if one.phase in rule.acts_on:
@@ -243,6 +242,10 @@ def _choose_one(
     else:
         chosen.refuse(name, Problem(rule.code, f"{one.name} is {one.phase}", rule.help))
     return True
+
+
+def _unknown(name: str) -> Problem:
+    return Problem("find/workload", f"there is no workload `{name[:80]}`")
 
 
 def _choose_array(services: Services, verb: Verb, name: str, chosen: _Chosen, eyes: Seeing) -> bool:

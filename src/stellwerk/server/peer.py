@@ -104,7 +104,7 @@ async def authorize(connection: Connection, _handler: BaseRouteHandler) -> None:
         )
     if caller.actor.is_root:
         return
-    rule = rule_of_address(connection.method, str(connection.scope["path_template"]))
+    rule = rule_of_address(str(connection.scope["method"]), str(connection.scope["path_template"]))
     if rule is None:
         raise StellwerkError.of(
             "auth/no-rule", "this address isn't for everybody", "ask an administrator"

@@ -11,9 +11,12 @@ from litestar import Request
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.workload import Workload
 from stellwerk.server import models
 from stellwerk.server.people import Caller, People
 from stellwerk.server.policy import sees
+from stellwerk.server.services import Services
 
 AnyRequest = Request[Any, Any, Any]
 Head = TypeVar("Head", bound=models.Headline)
@@ -84,6 +87,28 @@ class Seeing(Struct, frozen=True):
         if self.how(owner) == "all":
             return found
         return replace(found, reasons=[one for one in found.reasons if one.tier != "ended"])
+
+
+async def find_seen(eyes: Seeing, services: Services, ref: str) -> Workload:
+    """A workload by its name or id; where others' isn't seen, theirs isn't there, like any other.
+
+    Raises StellwerkError.
+    """
+    if not eyes.is_own_only:
+        return await services.find(ref)
+    try:
+        found = await services.find(ref)
+    except StellwerkError:
+        raise nothing(ref) from None
+    if eyes.how(found.owner) == "nothing":
+        raise nothing(ref)
+    return found
+
+
+def nothing(ref: str) -> StellwerkError:
+    """Says that there is no such workload, and names no other."""
+    message = f"there is no workload `{ref[:80]}`"
+    return StellwerkError.of("find/workload", message, "`stw ps -A` lists yours")
 
 
 def seeing(request: AnyRequest) -> Seeing:

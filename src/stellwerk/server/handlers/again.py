@@ -21,10 +21,11 @@ from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.place.decide import never_fits
-from stellwerk.server.handlers.workloads import AnyRequest, actor_of
+from stellwerk.server.handlers.workloads import actor_of
 from stellwerk.server.ids import Ids
 from stellwerk.server.models import Submitted, Told
 from stellwerk.server.resuming import Found, only_on, saved_of
+from stellwerk.server.seeing import AnyRequest
 from stellwerk.server.services import PROJECT, Given, Services
 from stellwerk.store import NewCommand
 from stellwerk.store.names import numbered

@@ -9,7 +9,7 @@ from litestar.params import FromPath
 from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.workload import ENDED
 from stellwerk.server.handlers.workloads import LIST_SETTLE_S, All
-from stellwerk.server.seeing import AnyRequest, seeing
+from stellwerk.server.seeing import AnyRequest, nothing, seeing
 from stellwerk.server.services import PROJECT, SETTLE_S, Given, Services
 from stellwerk.server.views import wants_of
 from stellwerk.store.views import ArrayRow
@@ -58,9 +58,10 @@ async def show_array(name: FromPath[str], request: AnyRequest, services: Given) 
     found = await asyncio.to_thread(_views, services, name)
     if not found and await services.settled(SETTLE_S):
         found = await asyncio.to_thread(_views, services, name)
-    if not found or seeing(request).how(found[0].owner) == "nothing":
-        raise services.unknown(name)
-    return found[0]
+    eyes = seeing(request)
+    if found and eyes.how(found[0].owner) != "nothing":
+        return found[0]
+    raise nothing(name) if eyes.is_own_only else services.unknown(name)
 
 
 def _views(services: Services, name: str) -> list[ArrayView]:

@@ -17,7 +17,7 @@ from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.server.feed import Told
 from stellwerk.server.models import Events, EventView
-from stellwerk.server.seeing import Seeing, seeing, whose
+from stellwerk.server.seeing import Seeing, find_seen, seeing, whose
 from stellwerk.server.services import PROJECT, Given, Services
 from stellwerk.store.journal import subject
 
@@ -43,8 +43,9 @@ async def list_events(
     workload: About = "",
 ) -> Response[Events] | Stream:
     """Records in order, with `follow` as server-sent events (`id` is the sequence number)."""
-    about = (await services.find(workload)).id if workload else ""
-    mine = _told_to(seeing(request), services)
+    eyes = seeing(request)
+    about = (await find_seen(eyes, services, workload)).id if workload else ""
+    mine = _told_to(eyes, services)
     accepts = request.headers.get("accept", "")
     if follow or accepts.startswith("text/event-stream"):
         start = _resumed(request, after)

@@ -11,7 +11,8 @@ from stellwerk.core.model.commands import ResumeNode
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.server.cluster_facts import facts_of, with_declared
 from stellwerk.server.fleet_models import ClusterPage, Clusters, Resumed
-from stellwerk.server.handlers.workloads import EFFECT_S, AnyRequest, actor_of
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
+from stellwerk.server.seeing import AnyRequest
 from stellwerk.server.services import Given, Services
 
 
