@@ -6,7 +6,6 @@ until the start is ordered again. Until then it can be taken back, also where a 
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
@@ -286,17 +285,27 @@ class Gangs:
     async def _take_back(self, run: RunId, gang: Gang) -> None:
         """Ends the parts of a run that hasn't begun and never will."""
         gang.taken_back = True
-        await asyncio.gather(*(
-            self._kill(run, index)
-            for index, host in enumerate(gang.hosts)
-            if host.node in self._up
-        ))  # fmt: skip
+        up = (index for index, host in enumerate(gang.hosts) if host.node in self._up)
+        await asyncio.gather(*(self._kill(run, gang, index) for index in up))
 
-    async def _kill(self, run: RunId, host: int) -> None:
-        machine = self._machines.get(self._gangs[run].hosts[host].node)
-        if machine is not None:
-            with contextlib.suppress(DriverError):  # when it is heard of again, it is killed then
-                await machine.talk.about("kill", run)
+    async def _kill(self, run: RunId, gang: Gang, host: int) -> None:
+        """Ends a part for good; a host that is silent is told when it is heard of again."""
+        node, order = gang.hosts[host].node, ("kill", host)
+        if order in gang.under_way:
+            return
+        gang.under_way.add(order)
+        try:
+            while node in self._up:
+                try:
+                    await self._machines[node].talk.about("kill", run)
+                except DriverError as error:
+                    if error.final:
+                        return
+                    await asyncio.sleep(AGAIN_S)
+                else:
+                    return
+        finally:
+            gang.under_way.discard(order)
 
     async def _give_up_later(self, run: RunId, gang: Gang) -> None:
         await asyncio.sleep(self._patience_s)
@@ -350,9 +359,8 @@ class Gangs:
         up = [index for index, host in enumerate(gang.hosts) if host.node in self._up]
         if gang.taken_back:
             for host, part in gang.parts.items():
-                if part.end is None and host in up and ("kill", host) not in gang.under_way:
-                    gang.under_way.add(("kill", host))
-                    self._do(self._kill(run, host))
+                if part.end is None and host in up:
+                    self._do(self._kill(run, gang, host))
             return
         for step in next_steps(gang.parts, up, may_go=gang.wanted):
             if (step.op, step.host) in gang.under_way:
@@ -372,7 +380,7 @@ class Gangs:
                 run=run,
                 generation=gang.generation,
                 epoch=talk.epoch or None,
-                **more,  # type: ignore[arg-type]
+                **more,
             )
         except DriverError as error:
             log.warning("%s on %s: %s: %s", run, node, step.op, error.message)
