@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.drivers.base import DriverError
 from stellwerk.server.machine_models import AddCluster, Looked
+from stellwerk.server.people import refusal
+from stellwerk.server.policy import Refused, Thing, may
 from stellwerk.server.seeing import Seeing
 from stellwerk.server.services import Services
 
@@ -36,6 +38,22 @@ async def add_as(
     if not looked.added:
         services.belongings.remove(wish.name)
     return looked
+
+
+def claim(eyes: Seeing, services: Services, name: str) -> None:
+    """Before machines may join a cluster: it is who asks that it belongs to, if it is new.
+
+    Raises StellwerkError where it is somebody else's.
+    """
+    if not eyes.people.shared:
+        return
+    if services.engine.driver(name) is None:
+        services.belongings.put(name, eyes.caller.actor.name)
+        return
+    thing = Thing("cluster", name, services.owner_of(name))
+    verdict = may(eyes.caller.actor, "tend", thing, eyes.people.policy)
+    if isinstance(verdict, Refused):
+        raise refusal(verdict)
 
 
 def foreign_logins(name: str, wish: AddCluster) -> list[Problem]:

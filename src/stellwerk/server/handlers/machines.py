@@ -22,7 +22,7 @@ from stellwerk.server.machine_models import (
     TokenWish,
 )
 from stellwerk.server.machines import GivenMachines
-from stellwerk.server.owning import add_as
+from stellwerk.server.owning import add_as, claim
 from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given
 
@@ -88,6 +88,7 @@ async def make_token(
     """Machines that have it dial in and join the cluster, which is made if there is none. It is
     told this once.
     """
+    claim(seeing(request), services, name)
     made, secret = await machines.token(name, data.ttl_ms, services, actor_of(request))
     return JoinToken(made.id, name, secret, made.until_ms, machines.join_url)
 
