@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from stellwerk.core.describe.queues_checks import problems_together
 from stellwerk.core.gates import is_alive
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.catalogue import CATALOGUE
@@ -15,7 +16,7 @@ from stellwerk.core.state import State, queue_key
 
 def violations(state: State) -> list[str]:
     """Gives every broken invariant in words; an empty list is a sound state."""
-    return [*_runs(state), *_queues(state), *_reasons(state), *_quota(state)]
+    return [*_runs(state), *_queues(state), *_reasons(state), *_quota(state), *_objects(state)]
 
 
 def overbooks(state: State, planned: ev.RunPlanned) -> list[str]:
@@ -161,6 +162,14 @@ def _gates(state: State) -> list[str]:
             if all(one.ended for one in workload.after):
                 found.append(f"{key} waits for nobody")
     return found
+
+
+def _objects(state: State) -> list[str]:
+    """Objects of queueing stand under their names, and no cohort is above itself."""
+    kept = state.queueing.kept
+    found = [f"{key.shown} is kept as {one.object.key.shown}" for key, one in kept.items()
+             if one.object.key != key]  # fmt: skip
+    return found + [one.message for one in problems_together(state.queueing.objects)]
 
 
 def _reasons(state: State) -> list[str]:

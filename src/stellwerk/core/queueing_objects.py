@@ -12,30 +12,34 @@ from stellwerk.core.describe.queues_checks import Place, problems_together
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.errors import Problem
-from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.queue_object import KeptObject, ObjectKey, QueueObject
 from stellwerk.core.model.queueing import QueueObjects, ResourceGroup
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import named
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.state import State
 from stellwerk.core.state.queueing import together
 
 DEFAULT_NAMESPACE = "default"
 Kept = Mapping[ObjectKey, KeptObject]
+Doors = Mapping[ShapeId, ObjectKey]
 
 
 class QueueingNow(Struct, frozen=True):
-    """The objects of queueing with all live work, at one moment."""
+    """The objects of queueing with all live work, and where it waits, at one moment."""
 
     kept: dict[ObjectKey, KeptObject]
     objects: QueueObjects
     live: tuple[Workload, ...]
+    doors: dict[ShapeId, ObjectKey]
 
 
 def queueing_now(state: State) -> QueueingNow:
     """What is known now, as a value that stays as it is."""
     queueing = state.queueing
-    return QueueingNow(dict(queueing.kept), queueing.objects, tuple(state.workloads.values()))
+    live = tuple(state.workloads.values())
+    return QueueingNow(dict(queueing.kept), queueing.objects, live, doors_of(state))
 
 
 class Use(Struct, frozen=True):
@@ -66,7 +70,8 @@ def on_delete(state: State, command: cmd.DeleteQueueObjects) -> list[ev.Event]:
     if not gone:
         return []
     if not command.force:
-        used = in_use(state.queueing.objects, gone, state.workloads.values())
+        work, doors = state.workloads.values(), doors_of(state)
+        used = in_use(state.queueing.objects, gone, work, doors)
         if used:
             return [_refused("delete-queue-objects", f"{used[0].key.shown} is in use")]
     return [ev.QueueObjectDeleted(key.kind, key.name, key.namespace) for key in gone]
@@ -117,24 +122,27 @@ def moved(
     return found
 
 
-def local_queue_of(queue: str) -> ObjectKey:
-    """The local queue that work asks for: ``name``, or ``namespace/name``."""
-    namespace, slash, name = queue.rpartition("/")
-    return ObjectKey("LocalQueue", namespace if slash else DEFAULT_NAMESPACE, name)
+def doors_of(state: State) -> dict[ShapeId, ObjectKey]:
+    """The LocalQueue that the work of each shape asks for, whether there is one or not."""
+    return {
+        id: ObjectKey("LocalQueue", *named(queue.shape.queue)) for id, queue in state.shapes.items()
+    }
 
 
-def in_use(objects: QueueObjects, gone: Iterable[ObjectKey], live: Iterable[Workload]) -> list[Use]:
+def in_use(
+    objects: QueueObjects, gone: Iterable[ObjectKey], live: Iterable[Workload], doors: Doors
+) -> list[Use]:
     """Which of the objects that would go others need that would stay, or live work."""
     going = dict.fromkeys(gone)
     needed: dict[ObjectKey, dict[ObjectKey, None]] = {key: {} for key in going}
     for user, wanted in _references(objects):
         if wanted in needed and user not in going:
             needed[wanted][user] = None
-    doors = {one.key: one.queue for one in objects.local_queues}
+    leads = {one.key: one.queue for one in objects.local_queues}
     work: dict[ObjectKey, list[WorkloadId]] = {}
     for one in live:
-        door = local_queue_of(one.queue)
-        behind = doors.get(door.path)
+        door = doors[one.shape]
+        behind = leads.get(door.path)
         if behind is None:
             continue
         for key in (door, ObjectKey("ClusterQueue", "", behind)):

@@ -12,7 +12,7 @@ from stellwerk.core.model.workload import Workload
 from stellwerk.core.queue.live import Queues
 from stellwerk.core.queue.shares import share_of
 from stellwerk.core.queue.tree import QuotaNode
-from stellwerk.core.queueing_objects import local_queue_of
+from stellwerk.core.queueing_objects import Doors
 
 READY = "Ready"
 WAITS = ("Pending", "Held")
@@ -70,7 +70,9 @@ class QueueStands(Struct, frozen=True):
     about: str = ""
 
 
-def queues_stand(objects: QueueObjects, live: Iterable[Workload]) -> list[QueueStands]:
+def queues_stand(
+    objects: QueueObjects, live: Iterable[Workload], doors: Doors
+) -> list[QueueStands]:
     """Every queue with those that wait, hold quota and run, by name."""
     pending: dict[str, list[WorkloadId]] = {one.name: [] for one in objects.queues}
     reserving: dict[str, list[WorkloadId]] = {one.name: [] for one in objects.queues}
@@ -84,12 +86,12 @@ def queues_stand(objects: QueueObjects, live: Iterable[Workload]) -> list[QueueS
                 if one.live_run is not None:
                     admitted[holding.queue].append(one.id)
         elif one.phase in WAITS:
-            behind_it = behind.get(local_queue_of(one.queue).path, "")
+            behind_it = behind.get(doors[one.shape].path, "")
             if behind_it in pending:
                 pending[behind_it].append(one.id)
-    doors: dict[str, list[str]] = {}
+    local_queues: dict[str, list[str]] = {}
     for local in objects.local_queues:
-        doors.setdefault(local.queue, []).append(local.key)
+        local_queues.setdefault(local.queue, []).append(local.key)
     world = Queues(objects).world
     found = []
     for queue in objects.queues:
@@ -97,7 +99,7 @@ def queues_stand(objects: QueueObjects, live: Iterable[Workload]) -> list[QueueS
         found.append(
             QueueStands(
                 queue,
-                tuple(doors.get(queue.name, ())),
+                tuple(local_queues.get(queue.name, ())),
                 tuple(pending[queue.name]),
                 tuple(reserving[queue.name]),
                 tuple(admitted[queue.name]),

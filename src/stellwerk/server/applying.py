@@ -64,7 +64,7 @@ def read(body: models.ApplyBody, now_ms: int, queueing: QueueingNow) -> Reading:
         problems.append(Problem("fleet/name", message, help))
     problems += _troubles(found.placements, body)
     if problems:
-        raise SpecError(problems)
+        raise SpecError(sorted(problems, key=lambda one: (one.line, one.column)))
     keys = tuple(one.key for one in found.placements)
     facts = FleetFacts(found.sources, keys, found.score_sources)
     return Reading(name, found, facts, whole.objects, whole.notices)

@@ -64,11 +64,10 @@ def change_view(one: ObjectChange, *, whole: bool) -> models.ObjectChangeView:
     )
 
 
-def uses_of(
-    objects: QueueObjects, keys: Sequence[ObjectKey], live: Sequence[Workload]
-) -> list[models.UseView]:
+def uses_of(queueing: QueueingNow, keys: Sequence[ObjectKey]) -> list[models.UseView]:
     """Who needs objects that are to go."""
-    names = {one.id: one.name for one in live}
+    names = {one.id: one.name for one in queueing.live}
+    found = in_use(queueing.objects, keys, queueing.live, queueing.doors)
     return [
         models.UseView(
             kind=use.key.kind,
@@ -78,7 +77,7 @@ def uses_of(
             workloads=[names[id] for id in use.workloads[:NAMES]],
             live=len(use.workloads),
         )
-        for use in in_use(objects, keys, live)
+        for use in found
     ]
 
 
@@ -188,8 +187,9 @@ def about(one: KeptObject) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted((found.labels or {}).items()))
 
 
-def queue_rows(objects: QueueObjects, live: Sequence[Workload]) -> list[models.QueueRow]:
+def queue_rows(queueing: QueueingNow) -> list[models.QueueRow]:
     """All ClusterQueues with how work stands in them."""
+    objects, live = queueing.objects, queueing.live
     pairs = {one.name: one.pairs for one in quota_of(objects, live) if one.kind == "queue"}
     return [
         models.QueueRow(
@@ -204,7 +204,7 @@ def queue_rows(objects: QueueObjects, live: Sequence[Workload]) -> list[models.Q
             local_queues=list(one.local_queues),
             used=[pair_view(each) for each in pairs[one.queue.name]],
         )
-        for one in queues_stand(objects, live)
+        for one in queues_stand(objects, live, queueing.doors)
     ]
 
 

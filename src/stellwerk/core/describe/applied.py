@@ -94,7 +94,7 @@ class _Reading:
         elif not kind or kind in FLEET_KINDS or kind in FLEET_PASSED_OVER or group in _OURS:
             self.fleet.take(node)
         else:
-            close = did_you_mean(kind, KINDS)
+            close = did_you_mean(kind, KINDS, 0.8)
             what = f"a {kind} of {version or 'no version'} isn't known and is passed over"
             self._pass_over(node, f"{what}; {close}" if close else what)
 

@@ -72,7 +72,7 @@ async def delete_objects(
         keys = tuple(dict.fromkeys(queueing.key_of(one) for one in data.objects))
         if problems := queueing.missing(now.kept, keys):
             raise StellwerkError(problems)
-        uses = await asyncio.to_thread(queueing.uses_of, now.objects, keys, now.live)
+        uses = await asyncio.to_thread(queueing.uses_of, now, keys)
         if uses and not data.force and not data.dry_run:
             raise StellwerkError(queueing.in_use_problems(uses))
         changes = changes_of(now.kept, (), keys)
@@ -94,7 +94,7 @@ async def list_queues(services: Given) -> models.QueueRows:
     """Each ClusterQueue with how many wait, hold quota and run, and what of it is used."""
     await services.settled(SETTLE_S)
     now = services.engine.queueing()
-    rows = await asyncio.to_thread(queueing.queue_rows, now.objects, now.live)
+    rows = await asyncio.to_thread(queueing.queue_rows, now)
     return models.QueueRows(rows, services.store.seq())
 
 
