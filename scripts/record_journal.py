@@ -17,7 +17,9 @@ from stellwerk.core import intake
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
+from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId
+from stellwerk.core.model.own import OwnDecided, OwnOption, OwnRefusal
 from stellwerk.core.model.placement import (
     Condition,
     DecisionGroup,
@@ -38,11 +40,12 @@ from stellwerk.core.model.queueing import (
 )
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Shape
-from stellwerk.core.model.selectors import Selector
+from stellwerk.core.model.selectors import Requirement, Selector
 from stellwerk.core.model.standing import Decided, Refusal
+from stellwerk.core.model.wishes import Limits, Wishes
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.plan import plan
-from stellwerk.core.standing import Answer, on_answers
+from stellwerk.core.standing import Answer, OwnMade, on_answers, on_own_answers
 from stellwerk.core.state import State, fold
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import Viewer
@@ -137,6 +140,7 @@ def play() -> Scenario:
     day.say(cmd.Cancel(WorkloadId("w-unknown")))
     day.happen(ev.ActionDropped("start-run", WorkloadId("w-waits"), Reason("stale")))
     _placements(day)
+    _wishes(day)
     _queues(day)
     _a_cluster_that_goes(day)
     day.happen(ev.LeaderChanged(2, CORE_VERSION))
@@ -225,6 +229,18 @@ def _placements(day: Scenario) -> None:
     day.say(cmd.DeletePlacement("vision/spare"))
 
 
+def _wishes(day: Scenario) -> None:
+    near = (Requirement("region", "In", ("eu-west",)),)
+    wishes = Wishes("cost", limits=Limits(near, usd_max=5.0), data=("imgs@r1",), prewarm=True)
+    day.submit("wishes", replace(ONE, wishes=wishes))
+    why = Reason("wish_unmet", {"cluster": "pc", "found": "6 usd", "rule": "at most 5 usd"})
+    refused = OwnRefusal("pc", 0, (why,), (Reason("wish_unmet"),), later=True)
+    decided = OwnDecided((OwnOption("room", 0, 0.0, 60.0, 1.5, 0.5),), (refused,), at_ms=1)
+    ids = [id for id, queue in day.state.shapes.items() if queue.shape.wishes is not None]
+    day.happen(*on_own_answers(day.state, [OwnMade(id, decided) for id in ids]))
+    day.cycle()
+
+
 def _queues(day: Scenario) -> None:
     gpu = QueueObject("ResourceFlavor", "gpu", manifest="{}", flavor=ResourceFlavor("gpu"))
     group = ResourceGroup(("cpu",), (FlavorQuotas("gpu", {"cpu": Quota(8_000, 2_000)}),))
@@ -232,6 +248,10 @@ def _queues(day: Scenario) -> None:
     cohort = QueueObject("Cohort", "lab", cohort=Cohort("lab", weight=2.0))
     day.say(cmd.ApplyQueues((gpu, cohort, QueueObject("ClusterQueue", "vision", queue=queue))))
     day.say(cmd.DeleteQueueObjects((cohort.key,), force=True))
+    id = next(one.id for one in day.state.workloads.values() if one.phase == "Pending")
+    quota = Holding("vision", {"cpu": "gpu"}, {"cpu": 1_000})
+    claim = Claim(make.an_allocation("room", "pc1"), quota, (RunId("w-other-1"),))
+    day.happen(ev.RoomClaimed(id, claim), ev.RoomClaimed(id))
 
 
 def main() -> int:
