@@ -39,7 +39,10 @@ class Crowd:
     def settle(self, **policy: object) -> None:
         """Says what people may do."""
         self.stage.services.people = People(
-            os.geteuid() or 9999, shared=True, policy=replace(Policy(), **policy)
+            os.geteuid() or 9999,
+            shared=True,
+            policy=replace(Policy(), **policy),
+            projects={"uid-7001": "vision"},
         )
 
     def ask(self, uid: int, method: str, path: str, body: object = None) -> Answer:
@@ -93,11 +96,18 @@ def test_people_see_and_steer_what_is_theirs(crowd: Crowd) -> None:
     assert crowd.ask(BEN, "POST", "/v1/workloads/change", everything).json["count"] == 0
     theirs = {"verb": "cancel", "owner": "uid-7001"}
     assert crowd.ask(BEN, "POST", "/v1/workloads/change", theirs).status == 403
+    assert page.json["project"] == "vision"
     events = crowd.ask(BEN, "GET", "/v1/events").json["items"]
     assert events
     assert all(one["event"]["type"] != "submitted" for one in events)
     mine = crowd.ask(ADA, "GET", "/v1/events").json["items"]
-    assert [one["actor"] for one in mine if one["event"]["type"] == "submitted"] == ["uid-7001"]
+    assert [
+        (one["actor"], one["project"], one["event"]["owner"])
+        for one in mine
+        if one["event"]["type"] == "submitted"
+    ] == [("uid-7001", "vision", "uid-7001")]
+    planned = [one for one in mine if one["event"]["type"] == "run-planned"]
+    assert [(one["actor"], one["project"]) for one in planned] == [("engine", "vision")]
     assert crowd.ask(ADA, "GET", "/v1/workloads/fit/logs").body == b"secret output"
     assert crowd.ask(ADA, "POST", "/v1/workloads/fit/cancel").status == 200
     assert crowd.ask(BEN, "POST", "/v1/server/stop").json["code"] == "auth/admins-only"

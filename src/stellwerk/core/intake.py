@@ -131,7 +131,7 @@ def _on_cluster(state: State, cluster: Cluster) -> list[ev.Event]:
     """Notes what a cluster is, and that those runs can't be reached whose user has no runtime."""
     silent = [
         ev.ReachabilityChanged(run.id, reachable=False)
-        for run in live_runs(state, cluster.name)
+        for run in (() if cluster.owner else live_runs(state, cluster.name))
         if run.reachable and not serves(cluster, run.allocation.person)
     ]
     if state.observed.get(cluster.name) == cluster:

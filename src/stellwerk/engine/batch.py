@@ -65,11 +65,17 @@ def batch_of(
 
 
 def project_of(state: State, event: ev.Event) -> str:
-    """Names the project a fact belongs to; facts about clusters belong to none."""
+    """Names the project a fact belongs to; facts about clusters belong to none.
+
+    It is the one that the work is charged to, or else the one whose names it shares.
+    """
     if isinstance(event, ev.Submitted):
-        return event.submit.project
+        return event.submit.shape.project or event.submit.project
     key = getattr(event, "id", None) or getattr(event, "workload", None)
     if key is None and (run := getattr(event, "run", None)) is not None:
         key = workload_of(run)
     workload = state.workloads.get(key) if key is not None else None
-    return workload.project if workload is not None else ""
+    if workload is None:
+        return ""
+    queue = state.shapes.get(workload.shape)
+    return (queue.shape.project if queue is not None else "") or workload.project

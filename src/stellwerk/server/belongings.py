@@ -38,6 +38,11 @@ class Belongings:
         known = self._known.get(cluster)
         return known.owner if known is not None else self._own
 
+    def known_owner(self, cluster: str) -> str:
+        """Whose it is said to be, also while nothing serves it; "" where nobody has said."""
+        known = self._known.get(cluster)
+        return known.owner if known is not None else ""
+
     def put(self, cluster: str, owner: str, shared: tuple[str, ...] = ()) -> None:
         """Says whose a cluster is from now on. Raises StellwerkError."""
         self._write({**self._known, cluster: Belonging(owner, shared)})

@@ -29,6 +29,7 @@ async def add_as(
         raise StellwerkError(problems)
     if services.engine.driver(wish.name) is not None:
         return await add(wish, services)  # which refuses it
+    claim(eyes, services, wish.name)
     services.belongings.put(wish.name, eyes.caller.actor.name)
     try:
         looked = await add(wish, services)
@@ -47,7 +48,7 @@ def claim(eyes: Seeing, services: Services, name: str) -> None:
     """
     if not eyes.people.shared:
         return
-    if services.engine.driver(name) is None:
+    if services.engine.driver(name) is None and not services.belongings.known_owner(name):
         services.belongings.put(name, eyes.caller.actor.name)
         return
     thing = Thing("cluster", name, services.owner_of(name))

@@ -56,7 +56,7 @@ def headline(
     return {
         "id": workload.id,
         "name": workload.name,
-        "project": workload.project,
+        "project": (shape.project if shape else "") or workload.project,
         "owner": workload.owner,
         "kind": workload.kind,
         "phase": workload.phase,
