@@ -47,7 +47,8 @@ def test_a_cluster_is_kept_once_its_host_is_trusted(stage: Stage, sshd: Sshd) ->
     assert kept["clusters"][0]["hosts"][0]["folder"] == added["hosts"][0]["folder"]
     again = stage.post("/v1/ssh-clusters", wish)
     assert (again.status, again.json["code"]) == (422, "ssh/host")
-    assert stage.get("/v1/ssh-clusters").json["items"] == [{"name": "k017", "hosts": [host]}]
+    kept_so = {"name": "k017", "hosts": [host], "joined": False}
+    assert stage.get("/v1/ssh-clusters").json["items"] == [kept_so]
     assert stage.post("/v1/ssh-clusters/k017/probe").json["hosts"][0]["code"] == ""
     twin = stage.post("/v1/ssh-clusters", {**wish, "name": "k018"}).json
     assert (twin["added"], twin["hosts"][0]["code"]) == (False, "ssh/same-machine")
