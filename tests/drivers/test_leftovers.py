@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stellwerk.drivers.local import leftovers
+from stellwerk.runtime import leftovers
 
 OLD = 1_000_000
 

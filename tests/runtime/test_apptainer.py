@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from stellwerk.drivers.local import leftovers
+from stellwerk.runtime import leftovers
 from stellwerk.runtime import images, namespaces
 from stellwerk.runtime.errands import ErrandError
 from tests.runtime.little_image import NAME, apptainer_alone

@@ -381,3 +381,4 @@ class Swept(Struct):
     at_ms: int = 0
     items: list[SweptKind] = []
     more: bool = False
+    skipped: list[str] = []

@@ -15,6 +15,9 @@ agent, wrappers and jobs go on. Spoken over standard input and output, see `mess
 | `folders` | `run`, `workload` | `work`, `output`, `checkpoint` |
 | `checkpoints` | `workload` | `found` |
 | `channel` | `number`; only where a machine dials out | |
+| `left` | `kind` (`runs`, `outputs`, `checkpoints`), or `run` | `left`: [name, bytes]; `is` |
+| `strays` | `live`, `before_ms` | `left` |
+| `sweep` | `kind` and `workload`, or `strays` | |
 | `leave` | `purge` | `agent` (`ended`, `goes on`), `purged` |
 | `list` | `run`, `workload`, `area`, `path` | `root`, `files` |
 | `get` | the same, `offset`, `limit` | `size`, `mode`, with the bytes behind |
@@ -36,12 +39,17 @@ from .files import JSONObject
 from .hand_channel import give_channel
 from .hand_files import OPERATIONS, FileTrouble, Here
 from .hand_leaving import leave
+from .hand_tidying import left, strays, sweep
 from .reach import NoAgent, reach, socket_of
 from .relay import write_all
 
 _BLOCK = 256 * 1024
 _WAITING = 16
 """Requests that may wait; more of them wait in the connection."""
+
+
+_SLOW = {"left": left, "strays": strays, "sweep": sweep}
+_OPERATIONS = {**OPERATIONS, **_SLOW, "leave": leave, "channel": give_channel}
 
 
 class Hand:
@@ -70,7 +78,11 @@ class Hand:
 
     def _hear(self, kind: bytes, content: bytes) -> None:
         if kind == messages.ASK:
-            self._requests.put(messages.read_message(content))
+            head, data = messages.read_message(content)
+            if head.get("op") in _SLOW:
+                threading.Thread(target=self._answer, args=(head, data), daemon=True).start()
+            else:
+                self._requests.put((head, data))
         elif kind == messages.AGENT and self._agent is not None:
             try:
                 self._agent.sendall(content)
@@ -88,9 +100,11 @@ class Hand:
 
     def _carry_out_all(self) -> None:
         while True:
-            head, data = self._requests.get()
-            answer, more = self._carry_out(head, data)
-            self._say(messages.message(messages.ANSWER, {"id": head.get("id"), **answer}, more))
+            self._answer(*self._requests.get())
+
+    def _answer(self, head: JSONObject, data: bytes) -> None:
+        answer, more = self._carry_out(head, data)
+        self._say(messages.message(messages.ANSWER, {"id": head.get("id"), **answer}, more))
 
     def _carry_out(self, head: JSONObject, data: bytes) -> tuple[JSONObject, bytes]:
         op = str(head.get("op"))
@@ -98,7 +112,7 @@ class Hand:
             if op == "agent":
                 self._reach_agent()
                 return {}, b""
-            operation = {**OPERATIONS, "leave": leave, "channel": give_channel}.get(op)
+            operation = _OPERATIONS.get(op)
             if operation is None:
                 return _error("unknown_op", f"`{op}` is no operation"), b""
             return operation(self._here, head, data)

@@ -33,6 +33,10 @@ class TidyDriver(HandDriver):
         self.stray: dict[str, int] = {}
         self.seen_live: set[str] = set()
         self.stubborn: set[str] = set()
+        self.off: tuple[str, ...] = ()
+
+    def silent(self) -> Sequence[str]:
+        return self.off
 
     async def runs_left(self) -> Sequence[Left]:
         return [Left(name, size) for name, size in self.runs.items()]

@@ -157,6 +157,11 @@ def test_workloads_leave_the_lists_where_a_setting_says_so(
     age_all(attic.store.blobs.root)
     monkeypatch.setenv("STELLWERK_KEEP_WORKLOADS_DAYS", "40")
     attic.pass_days(8)
+    attic.tidy.off = ("n2",)
+    kept = attic.post("/v1/gc", {"only": ["workloads"]}).json
+    assert kept["skipped"] == ["lab/n2"]
+    assert [item["count"] for item in kept["items"]] == [0], "its folder may be on what is off"
+    attic.tidy.off = ()
     would, done = attic.sweep(dry_run=True), attic.sweep()
     assert {kind: item["count"] for kind, item in done.items() if item["count"]} == {
         "runs": 1,

@@ -46,6 +46,8 @@ def summary(swept: Swept) -> str:
         told = "nothing is kept longer than the settings say"
     if failed:
         told += f"; {failed} could not be removed: stw server logs"
+    if swept.skipped:
+        told += f"; not looked at, since they are out of reach: {', '.join(swept.skipped)}"
     return told
 
 

@@ -9,7 +9,7 @@ import os
 import platform
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,10 @@ from stellwerk.drivers.base import (
     StartOrder,
     StopOrder,
 )
-from stellwerk.drivers.local import leftovers
 from stellwerk.drivers.local.agents import AgentHouse, agent_socket
 from stellwerk.drivers.local.exec_session import open_session
 from stellwerk.drivers.local.layout import lay_out, remove_layout
+from stellwerk.runtime import leftovers
 from stellwerk.runtime.checkpoints import complete
 from stellwerk.runtime.files import RUN_NAME, Places, RunFiles, open_file, read_json
 
@@ -211,7 +211,7 @@ class LocalDriver:
 
     async def runs_left(self) -> Sequence[Left]:
         """Looks through the runtime's folders."""
-        return await asyncio.to_thread(leftovers.runs_left, self._root)
+        return _left(await asyncio.to_thread(leftovers.runs_left, self._root))
 
     async def is_left(self, run: RunId) -> bool:
         """Whether the runtime still has the run's folder."""
@@ -219,7 +219,7 @@ class LocalDriver:
 
     async def folders_left(self, kind: Kept) -> Sequence[Left]:
         """Looks through the folders of workloads."""
-        return await asyncio.to_thread(leftovers.folders_left, self._home / kind)
+        return _left(await asyncio.to_thread(leftovers.folders_left, self._home / kind))
 
     async def remove_folder(self, kind: Kept, workload: str) -> None:
         """Removes one of them."""
@@ -227,7 +227,7 @@ class LocalDriver:
 
     async def strays(self, live: Collection[str], before_ms: int) -> Sequence[Left]:
         """Looks for folders without a run, and for old builds of the runtime."""
-        return await asyncio.to_thread(leftovers.strays, self._root, live, before_ms)
+        return _left(await asyncio.to_thread(leftovers.strays, self._root, live, before_ms))
 
     async def remove_strays(self, names: Collection[str]) -> None:
         """Removes them."""
@@ -237,6 +237,10 @@ class LocalDriver:
         if RUN_NAME.fullmatch(run) is None:
             raise DriverError("runtime/unknown_run", f"`{run}` is no run's name", final=True)
         return Places(str(self._root)).run(run)
+
+
+def _left(found: Iterable[leftovers.Left]) -> list[Left]:
+    return [Left(one.name, one.bytes) for one in found]
 
 
 def cluster_name(hostname: str) -> str:

@@ -39,6 +39,7 @@ from stellwerk.drivers.ssh.hand import Build
 from stellwerk.drivers.ssh.hosts import Host, name_nodes
 from stellwerk.drivers.ssh.machine import Machine
 from stellwerk.drivers.ssh.reading import ReadsMachines
+from stellwerk.drivers.ssh.tidying import TidiesMachines
 from stellwerk.runtime.bundle import packed
 
 RETRY_FIRST_S = 0.5
@@ -49,7 +50,7 @@ STEADY_S = 1.0
 """A connection that broke sooner isn't made anew at once."""
 
 
-class SshDriver(ReadsMachines):
+class SshDriver(ReadsMachines, TidiesMachines):
     """Machines over SSH as one cluster.
 
     ``key`` keeps what belongs to this Stellwerk apart from what belongs to others of the same user;
@@ -69,6 +70,7 @@ class SshDriver(ReadsMachines):
         blobs: BlobReader,
         now_ms: Callable[[], int],
     ) -> None:
+        super().__init__()
         self.cluster = cluster
         self._inbox: deque[Report] = deque()
         self._news = asyncio.Event()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from stellwerk.core.model.ids import RunId, WorkloadId, workload_of
 from stellwerk.core.model.workload import ENDED
@@ -20,6 +21,19 @@ MOST = 2_000
 KEPT: tuple[Kept, ...] = ("outputs", "checkpoints")
 
 
+@runtime_checkable
+class TellsSilent(Protocol):
+    """A driver of several machines, some of which may be out of reach."""
+
+    def silent(self) -> Sequence[str]:
+        """Machines that couldn't be looked at since this was last asked."""
+        ...
+
+
+def _tell_silent(driver: object) -> Sequence[str]:
+    return driver.silent() if isinstance(driver, TellsSilent) else ()
+
+
 class Places:
     """The clusters whose drivers can tell what is left there."""
 
@@ -34,6 +48,7 @@ class Places:
         """Removes what is due; gives the workloads of which runs are left somewhere."""
         needed: set[WorkloadId] = set()
         for driver in self._drivers:
+            _tell_silent(driver)  # of before
             left = await driver.runs_left()
             gone = await self._runs(driver, left) if "runs" in self._tally.rules else set()
             needed |= {workload_of(RunId(one.name)) for one in left if one.name not in gone}
@@ -41,6 +56,11 @@ class Places:
                 if kind in self._tally.rules:
                     await self._folders(driver, kind)
             await self._strays(driver)
+            silent = _tell_silent(driver)
+            if silent:
+                cluster = str(getattr(driver, "cluster", ""))
+                self._tally.skipped += [f"{cluster}/{node}" for node in silent]
+                self._tally.unseen[cluster] = None
         return frozenset(needed)
 
     async def _runs(self, driver: Tidies, left: Sequence[Left]) -> set[str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import WorkloadId
-from stellwerk.server.services import Services
+from stellwerk.server.services import PROJECT, Services
 from stellwerk.server.tidying.rules import Kind
 from stellwerk.server.tidying.tally import Tally
 from stellwerk.store import Marks, StoreError
@@ -65,6 +65,8 @@ class State:
             ids = await asyncio.to_thread(self._kept.ended_before, before_ms, MOST)
             self._tally.more |= len(ids) == MOST
             going = [id for id in ids if id not in needed]
+            if self._tally.unseen:
+                going = await asyncio.to_thread(self._surely_gone, going)
         if self._tally.dry_run:
             self._without = frozenset(going)
         else:
@@ -72,6 +74,16 @@ class State:
                 async with self._services.gate.closed():
                     await asyncio.to_thread(self._kept.drop_workloads, chunk)
         self._tally.says("workloads", (len(going), 0), (rows - len(going), None))
+
+    def _surely_gone(self, ids: Sequence[WorkloadId]) -> list[WorkloadId]:
+        """Those that never ran on a cluster of which a machine is out of reach now."""
+        unseen = self._tally.unseen
+        rows = ((id, self._services.store.workload(id, PROJECT)) for id in ids)
+        return [
+            id
+            for id, row in rows
+            if row is None or not any(run.allocation.cluster in unseen for run in row.workload.runs)
+        ]
 
     async def _unreferenced(self, decisions: int) -> None:
         """Marks what is referred to, and removes the rest."""

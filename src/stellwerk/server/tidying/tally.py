@@ -22,12 +22,13 @@ class SweptKind(msgspec.Struct, frozen=True):
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """All kinds; with `more` another sweep would remove more."""
+    """All kinds; with `more` another sweep would remove more. `skipped` are out of reach."""
 
     dry_run: bool
     at_ms: int
     items: list[SweptKind]
     more: bool
+    skipped: list[str] = []
 
 
 class Tally:
@@ -38,6 +39,8 @@ class Tally:
         self.now_ms = now_ms
         self.dry_run = dry_run
         self.more = False
+        self.skipped: list[str] = []
+        self.unseen: dict[str, None] = {}
         self._items: dict[Kind, SweptKind] = {}
 
     def before_ms(self, kind: Kind) -> int | None:
@@ -64,7 +67,7 @@ class Tally:
     def swept(self) -> Swept:
         """The outcome of all kinds, in their order."""
         items = [self._items[kind] for kind in KINDS if kind in self._items]
-        return Swept(self.dry_run, self.now_ms, items, self.more)
+        return Swept(self.dry_run, self.now_ms, items, self.more, self.skipped)
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

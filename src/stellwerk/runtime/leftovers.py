@@ -5,22 +5,31 @@ folder of a run that the runtime knows nothing of, a build of the runtime that n
 files of an image that no run had whose folder is still there.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from stellwerk.drivers.base import Left
-from stellwerk.runtime.files import RUN_NAME, RunFiles, read_json
-from stellwerk.runtime.removing import remove_tree
+from .files import RUN_NAME, RunFiles, read_json
+from .removing import remove_tree
 
 IMAGES = "images"
 LAID_OUT = ("work", "mounts")
 """Folders beside the runtime's own, with `RUN.GENERATION` in them."""
 
 BLOCK_BYTES = 512
+
+
+class Left(NamedTuple):
+    """Something that was left, by its name, and the bytes that it takes on the disk."""
+
+    name: str
+    bytes: int
 
 
 def runs_left(root: Path) -> tuple[Left, ...]:
