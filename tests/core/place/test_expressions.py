@@ -23,6 +23,13 @@ ONE = Cluster(
 ASKING = Expressions()
 
 TRUE = [
+    'url("https://me@Example.com:80/a?k=1&k=%20x+y&bad=%zz").getHost() == "Example.com:80"',
+    'url("https://h/a?k=1&k=%20x+y&bad=%zz").getQuery() == {"k": ["1", " x y"]}',
+    'url("https://[::1]:80/a b").getHostname() == "::1"',
+    'url("https://[::1]:80/a b").getEscapedPath() == "/a%20b"',
+    'url("https://h").getPort() == "" && url("//h/p").getHost() == ""',
+    'url("/p").getScheme() == "" && url("mailto:me").getScheme() == "mailto"',
+    'isURL("/p") && !isURL("../p") && !isURL("https://a:b") && !isURL("http://h/%zz")',
     'managedCluster.metadata.name == "a"',
     'managedCluster.metadata.labels["tier"] == "gold"',
     'managedCluster.metadata.labels.?zone.orValue("none") == "none"',
@@ -69,6 +76,10 @@ def test_what_an_expression_may_use(expression: str) -> None:
         ('quantity("1").compareTo(semver("1.0.0")) == 0', "can't be compared"),
         ('"{".parseJSON().a == 1', "failed to parse json"),
         ("managedCluster.metadata.name", "it gives string, not true or false"),
+        ('url("https://a:b/").getHost() == ""', "its host or port is wrong"),
+        ('url("../a").getHost() == ""', "neither absolute nor begins with /"),
+        (f'url(["/{900 * "x"}"].map(x, x + x + x + x + x)[0]).getPort() == ""', "at most 4096"),
+        ('quantity("1").getHost() == ""', "it isn't a URL"),
         ('"aaaaaaaaaaaaaaaaaaaaaaaa!".find("(a+)+$") == ""', "too costly"),
     ],
 )
@@ -95,6 +106,14 @@ def test_what_cannot_be_compiled_says_where(expression: str, line: int, column: 
     assert refused is not None
     assert refused.message
     assert (refused.line, refused.column) == (line, column)
+
+
+def test_a_library_that_is_absent_is_refused_by_name() -> None:
+    """With what to write in its place."""
+    refused = ASKING.check('!format.dns1123Label().validate("a").hasValue()')
+    assert refused is not None
+    assert (refused.line, refused.column) == (1, 2)
+    assert "`format` isn't there: write the pattern with `matches`" in refused.message
 
 
 def test_loops_are_bounded() -> None:

@@ -1,4 +1,4 @@
-"""What Kubernetes adds to CEL: quantities, versions, addresses, lists, regular expressions, JSON.
+"""What Kubernetes adds to CEL: quantities, versions, addresses, lists, patterns, JSON, URLs.
 
 A value of one of those kinds is a map with its canonical text, so that equal amounts are equal
 values. Only this module knows the library that evaluates.
@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+
+from stellwerk.core.place import expression_urls as urls
 
 Map = dict[str, Any]
 
@@ -149,6 +151,14 @@ def _functions() -> dict[str, list[tuple[str, Callable[..., Any]]]]:
         "isCIDR": [("s>b", lambda text: _parsed(ipaddress.ip_interface, text) is not None)],
         "cidr": [("s>v", lambda text: {"cidr": str(ipaddress.ip_network(text, strict=False))})],
         "containsIP": [(".vs>b", _contains), (".vv>b", lambda n, one: _contains(n, one["ip"]))],
+        "url": [("s>v", urls.url)],
+        "isURL": [("s>b", urls.is_url)],
+        "getScheme": [(".v>s", lambda one: urls.part(one, "scheme"))],
+        "getHost": [(".v>s", urls.host_of)],
+        "getHostname": [(".v>s", urls.hostname_of)],
+        "getPort": [(".v>s", lambda one: urls.part(one, "port"))],
+        "getEscapedPath": [(".v>s", urls.escaped_path)],
+        "getQuery": [(".v>m", urls.query_of)],
         "prefixLength": [(".v>i", lambda one: ipaddress.ip_network(one["cidr"]).prefixlen)],
     }  # fmt: skip
 

@@ -24,6 +24,11 @@ MOST = 4096
 NO, YES, FAILED = 1, 2, 3
 _POSITION = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _ENDING = re.compile(r" \[[A-Z_]+\]$")
+_ABSENT = {
+    "undeclared reference to 'format'": (
+        "Kubernetes' library `format` isn't there: write the pattern with `matches`"
+    )
+}
 _BUDGET = "Iteration budget exceeded"
 
 
@@ -169,4 +174,5 @@ def _refusal(text: str) -> BadExpression:
     found = _POSITION.search(text)
     if found is None:
         return BadExpression(_ENDING.sub("", text).partition(": ")[2] or text)
-    return BadExpression(_ENDING.sub("", found[3]), int(found[1]), int(found[2]))
+    text = _ENDING.sub("", found[3])
+    return BadExpression(_ABSENT.get(text.partition(" (")[0], text), int(found[1]), int(found[2]))
