@@ -41,6 +41,7 @@ class AlternativeOn(Struct):
     ways: list[list[ChangeOf]] = []
     nodes: list[NodeOn] = []
     more_nodes: int = 0
+    figures: dict[str, float] = {}
 
 
 class InPlacement(Struct):
@@ -68,6 +69,7 @@ class OnCluster(Struct):
     alternatives: list[AlternativeOn] = []
     placement: InPlacement | None = None
     seq: int = 0
+    reasons: list[RenderedReason] = []
 
 
 class IfOutcome(Struct):

@@ -45,6 +45,7 @@ class AlternativeOn(msgspec.Struct, frozen=True):
     ways: list[list[ChangeView]]
     nodes: list[NodeOn]
     more_nodes: int
+    figures: dict[str, float] = {}
 
 
 class InPlacement(msgspec.Struct, frozen=True):
@@ -65,6 +66,7 @@ class OnCluster(msgspec.Struct, frozen=True):
     """Everything about one candidate of a workload, as of `at_ms`.
 
     `decision` is the one that is told of; "" where it is what would be decided at that moment.
+    `reasons` are those for waiting that are about no cluster, such as quota.
     """
 
     id: str
@@ -78,6 +80,7 @@ class OnCluster(msgspec.Struct, frozen=True):
     alternatives: list[AlternativeOn]
     placement: InPlacement | None
     seq: int
+    reasons: list[RenderedReason] = []
 
 
 class IfBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

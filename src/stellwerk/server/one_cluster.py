@@ -102,6 +102,7 @@ def _told(
         alternatives=_alternatives(shape, view, decision, chosen, cluster),
         placement=standing,
         seq=store.seq(),
+        reasons=views.rendered(one for one in decision.reasons if "cluster" not in one.params),
     )
 
 
@@ -144,6 +145,7 @@ def _alternatives(
                 ways=[] if is_in else _ways(view, cluster, shape, index),
                 nodes=[node_view(node) for node in nodes[:NODES_TOLD]],
                 more_nodes=max(0, len(nodes) - NODES_TOLD),
+                figures=shown.figures,
             )
         )
     return found

@@ -86,6 +86,20 @@ def test_one_that_fits_and_one_that_was_taken() -> None:
     ]
 
 
+def test_one_that_fits_and_waits_for_something_else() -> None:
+    """Quota, say: that is told beside the cluster's own verdict; and what it would take there."""
+    fits = {"verdict": "fits", "scores": {"room": 5}, "total": 5, "figures": {"cost_usd": 2.5}}
+    quota = reason("queue_full", "capacity", "team has 4 of 4 GPUs in use", "wait", "time")
+    assert on_cluster(alternatives=[fits], reasons=[quota]) == [
+        "train on rack: fits (as of 22:14:20)",
+        "  scores room 5 = 5  (room: percent of its CPUs that would stay free)",
+        "  it would take: 2.50 USD",
+        "  it waits all the same",
+        "    capacity: team has 4 of 4 GPUs in use  [queue_full]",
+        "      -> time: wait",
+    ]
+
+
 def test_one_that_its_placement_refuses() -> None:
     """The rules with their numbers, what turns each, and the scores of one that passes."""
     failed = {

@@ -55,7 +55,8 @@ def test_cards_are_freed_where_they_can_be_used() -> None:
     part = ClusterView(a_cluster("lab", down, a_node("n1", gpus=2)), 1, "f", LAB.allocations)
     view = View(1, 1_000, 0, (part,), (), ())
     freed = change_live(Live(view, SHAPE, World(fleet_of(view), (), 1)), ("free lab gpus=2",))
-    [(_, left)] = freed.view.clusters[0].allocations
+    [(run, left)] = freed.view.clusters[0].allocations
+    assert run == "w-1-1"
     assert left.nodes[0].devices == ()
 
 

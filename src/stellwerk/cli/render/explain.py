@@ -135,22 +135,22 @@ def candidate_columns(candidates: Sequence[CandidateView]) -> list[Column[Candid
             Column("total", "=", lambda one: str(one.total) if one.scores else "", right=True)
         )
     if any(one.figures for one in candidates):
-        columns.append(Column("figures", "WOULD TAKE", _figures))
+        columns.append(Column("figures", "WOULD TAKE", lambda one: would_take(one.figures)))
     columns.append(Column("why", "WHY", _why, grows=True))
     return columns
 
 
-def _figures(one: CandidateView) -> str:
+def would_take(figures: dict[str, float]) -> str:
     """`3.20 USD, over in 2 h 10 min`; what is unknown is left out."""
     told = []
-    if "cost_usd" in one.figures:
-        told.append(show_usd(one.figures["cost_usd"]))
-    elif "usd_per_hour" in one.figures:
-        told.append(f"{show_usd(one.figures['usd_per_hour'])} an hour")
-    if "finishes_s" in one.figures:
-        told.append(f"over in {show_span(one.figures['finishes_s'])}")
-    elif one.figures.get("starts_s"):
-        told.append(f"starts in {show_span(one.figures['starts_s'])}")
+    if "cost_usd" in figures:
+        told.append(show_usd(figures["cost_usd"]))
+    elif "usd_per_hour" in figures:
+        told.append(f"{show_usd(figures['usd_per_hour'])} an hour")
+    if "finishes_s" in figures:
+        told.append(f"over in {show_span(figures['finishes_s'])}")
+    elif figures.get("starts_s"):
+        told.append(f"starts in {show_span(figures['starts_s'])}")
     return ", ".join(told)
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 
-from stellwerk.cli.render.explain import MEANINGS
+from stellwerk.cli.render.explain import MEANINGS, would_take
 from stellwerk.cli.render.placement import names, score_line
 from stellwerk.cli.render.reasons import in_full
 from stellwerk.cli.render.units import age, clock, plural
@@ -37,6 +37,8 @@ def lines_of(found: OnCluster, terminal: Terminal, now_ms: int) -> list[str]:
         lines += [f"{indent}{line}" for line in _alternative(found, one)]
     if not found.alternatives:
         lines.append("  it isn't among the clusters that a driver here reaches")
+    if found.chosen is None and any(one.verdict in HERE for one in found.alternatives):
+        lines += ["  it waits all the same", *in_full(found.reasons, "    ", name=found.name)]
     if found.placement is not None:
         lines += [f"  {line}" for line in _standing(found.cluster, found.placement, now_ms)]
     return lines
@@ -57,6 +59,7 @@ def _alternative(found: OnCluster, one: AlternativeOn) -> list[str]:
     lines = []
     if one.verdict in HERE:
         lines.append(_score(found, one))
+        lines += [f"it would take: {would_take(one.figures)}"] if one.figures else []
     if found.placement is None or not any(r.code == "not_chosen" for r in one.reasons):
         lines += in_full(one.reasons, "", name=found.name)
         lines += [] if one.nodes else [f"  {short.text}" for short in one.shortfalls]

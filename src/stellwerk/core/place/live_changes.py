@@ -124,15 +124,17 @@ def fleet_of(view: View) -> Fleet:
 
 
 def with_fleet(view: View, fleet: Fleet) -> View:
-    """The view with other clusters; a cluster that is as before stays the same part."""
-    held: dict[str, list[Allocation]] = {}
+    """The view with other clusters; a cluster that is as before stays the same part. What nobody
+    has any more counts against no quota.
+    """
+    taken: dict[str, list[Allocation]] = {}
     for one in fleet.taken:
-        held.setdefault(one.cluster, []).append(one)
+        taken.setdefault(one.cluster, []).append(one)
     before = {part.cluster.name: part for part in view.clusters}
     parts = []
     for cluster in fleet.clusters:
         known = before.get(cluster.name)
-        own = tuple(held.get(cluster.name, ()))
+        own = tuple(taken.get(cluster.name, ()))
         if (
             known is not None
             and known.cluster is cluster
@@ -141,9 +143,15 @@ def with_fleet(view: View, fleet: Fleet) -> View:
             parts.append(known)
             continue
         changed = replace(cluster, nodes=tuple(map(_noted, cluster.nodes)))
-        named = tuple((RunId(f"if-{number}"), one) for number, one in enumerate(own))
-        parts.append(ClusterView(changed, -1, digest(changed), named))
-    return replace(view, clusters=tuple(parts))
+        runs = [run for run, _ in known.allocations] if known is not None else []
+        if len(runs) != len(own):
+            runs = [RunId(f"if-{number}") for number in range(len(own))]
+        allocations = tuple(zip(runs, own, strict=True))
+        parts.append(ClusterView(changed, -1, digest(changed), allocations))
+    left = {run: True for part in parts for run, _ in part.allocations}
+    gone = {run: True for part in view.clusters for run, _ in part.allocations if run not in left}
+    held = tuple(one for one in view.held if one.run not in gone)
+    return replace(view, clusters=tuple(parts), held=held)
 
 
 def _noted(node: Node) -> Node:
