@@ -27,6 +27,7 @@ from stellwerk.engine.clock import SystemClock
 from stellwerk.engine.loop import Engine
 from stellwerk.engine.placements import Placements
 from stellwerk.server.placements import PlacementPages
+from stellwerk.server.standing_models import ExplainBody
 from stellwerk.store import NewCommand, Store
 
 EVERYTHING = ClusterSet("all", exclusive=False, selector=Selector())
@@ -227,6 +228,29 @@ def test_a_broken_placement_keeps_its_last_good_decision(tmp_path: Path) -> None
         assert desk.chosen()["lab/p"] == ()
         await desk.put(ApplyFleet("b", BlobHash("d" * 64), _empty(desk), 0, (good,)))
         assert desk.chosen()["lab/p"] == before
+        await desk.kill()
+        desk.store.close()
+
+    play(story())
+
+
+def test_a_taint_for_newcomers_is_told_to_newcomers_alone(tmp_path: Path) -> None:
+    """Of a cluster that was there already only what made it leave is told."""
+
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        await desk.start()
+        gold = Placement("lab", "p", count=1, predicates=(Predicate(Selector({"tier": "gold"})),))
+        taints = (Taint("closing", "NoSelectIfNew"),)
+        mine, other = (Cluster(name, "ocm", (), labels={"tier": "gold"}) for name in ("a", "b"))
+        await desk.apply(Fleet((mine, other)), (gold,))
+        assert desk.chosen() == {"lab/p": ("a",)}
+        mine = replace(mine, labels={"tier": "iron"}, taints=taints)
+        await desk.apply(Fleet((mine, other, replace(mine, name="c"))))
+        assert desk.chosen() == {"lab/p": ("b",)}
+        told = PlacementPages(desk.store).explain("lab/p", ExplainBody())
+        rules = {one.cluster: [rule.filter for rule in one.failed] for one in told.candidates}
+        assert rules == {"b": [], "a": ["Predicate"], "c": ["Predicate", "TaintToleration"]}
         await desk.kill()
         desk.store.close()
 

@@ -16,7 +16,14 @@ from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Condition, DecisionGroup, Placement
-from stellwerk.core.model.placing import Choice, Explained, Move, PlacingContext, SharedExplanation
+from stellwerk.core.model.placing import (
+    Choice,
+    Existing,
+    Explained,
+    Move,
+    PlacingContext,
+    SharedExplanation,
+)
 from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.standing import NOT_YET, FactRow, Standing, StoredDecision
 from stellwerk.core.standing import left_to_jobs, without_job
@@ -55,7 +62,16 @@ class Loaded:
             shared = msgspec.msgpack.decode(data, type=SharedExplanation)
             choice = replace(choice, explanation=replace(choice.explanation, shared=shared))
         self.choice = choice
-        self.context = PlacingContext(inputs.looked_ms, own=self.own)
+        self.context = PlacingContext(inputs.looked_ms, self._had(store), own=self.own)
+
+    def _had(self, store: Store) -> tuple[Existing, ...]:
+        """What the placement had when this was decided, where a taint asks for that."""
+        tainted = (taint for one in self.fleet.clusters for taint in one.taints)
+        if all(taint.effect != "NoSelectIfNew" for taint in tainted):
+            return ()
+        key, before = self.placed.key, store.placed_before(self.placed.seq)
+        had = next((clusters_of(one) for one in before if one.key == key), ())
+        return (Existing(self.placement.namespace, self.placement.name, had),)
 
 
 def clusters_of(placed: Placed) -> tuple[str, ...]:
@@ -155,7 +171,6 @@ class PlacementPages:
     ) -> models.PlacementExplained:
         """What would be chosen now, if …; ``own`` is what the placement's own work holds."""
         from stellwerk.core.inventory.columns import FleetColumns
-        from stellwerk.core.model.placing import Existing
         from stellwerk.core.place.changes import World, apply_changes
         from stellwerk.core.place.placing import choose
 
