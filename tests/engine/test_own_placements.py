@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from stellwerk.core.inventory.live import FleetFacts
@@ -111,6 +112,34 @@ def test_a_placement_that_is_named_narrows_it(tmp_path: Path) -> None:
         assert made.matters == own(desk).matters
         await desk.put(DeletePlacement("lab/p"))
         assert desk.engine.placements.wishes_of(NAMING) is None
+        await desk.kill()
+        desk.store.close()
+
+    play(story())
+
+
+def test_a_fault_in_deciding_keeps_nothing_else_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Placements are decided all the same, and with the next change the wishes are looked at."""
+
+    async def story() -> None:
+        from stellwerk.engine import own_placements
+
+        desk = Desk(tmp_path)
+        await desk.start()
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("a fault of ours")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(own_placements, "decide_own", broken)
+            await submit(desk, "w-1", WISHING)
+            await apply(desk, priced(a=2, b=1), Placement("lab", "p"))
+            assert sorted(desk.chosen()["lab/p"]) == ["a", "b"]
+            assert desk.engine.state.standing.own == {}
+        await apply(desk, priced(a=2, b=3))
+        assert ranked(desk) == ["a", "b"]
         await desk.kill()
         desk.store.close()
 

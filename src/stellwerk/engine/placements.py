@@ -284,9 +284,12 @@ class Placements:
             self._decider.hold(work.own)
             yield from self._decider.answers(now_ms, work.used)
         if self._own_decider is not None or work.wished:
-            own = self._for_wishes()
-            own.apply(work.wished, work.known, self._placements, work.here)
-            yield from own.answers(now_ms)
+            try:
+                own = self._for_wishes()
+                own.apply(work.wished, work.known, self._placements, work.here)
+                yield from own.answers(now_ms)
+            except Exception:
+                log.exception("wishes can't be decided; what was decided last stays")
 
     def _for_wishes(self) -> "OwnDecider":
         if self._own_decider is None:
