@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from stellwerk.core.inventory.columns import FleetColumns
 from stellwerk.core.lower import lower
 from stellwerk.core.model.actions import Plan, StartRun, TellWaiting
 from stellwerk.core.model.catalogue import render
@@ -12,14 +13,18 @@ from stellwerk.core.model.cluster import Cluster, Costs, Held
 from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest
-from stellwerk.core.model.placement import Placement
+from stellwerk.core.model.placement import Limits, Placement, Prioritizer, Toleration
+from stellwerk.core.model.placing import PlacingContext
 from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.selectors import Requirement
 from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.task import Task
 from stellwerk.core.place.fleet_record import record_of
 from stellwerk.core.place.on_fleet import Answer, plan_on_fleet
 from stellwerk.core.place.own import OwnAnswer, OwnGround, decide_own, own_policy
+from stellwerk.core.place.placing import choose
 from stellwerk.core.plan import plan
+from stellwerk.core.standing import without_job
 from stellwerk.core.view import ClusterView, Head, ShapeView, View
 from tests.core.place.small_fleets import (
     DATA,
@@ -140,6 +145,32 @@ def test_a_plan_over_the_fleet_and_the_server_say_the_same(seed: int) -> None:
         and not ("s from now" in refusal.rule.rule and each.cluster in late)
     }
     assert planned <= told
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_they_agree_on_work_that_names_a_placement_too(seed: int) -> None:
+    """Limits, scores and an objective of the placement count beside what the task wishes."""
+    chance = Random(seed)
+    one, fleet = chance_case(chance)
+    fleet = replace(fleet, clusters=tuple(replace(each, windows=()) for each in fleet.clusters))
+    limits = Limits(
+        (Requirement("compliance", "In", ("gdpr",)),) if chance.random() < 0.3 else (),
+        usd_per_hour_max=chance.choice((0.0, 4.0)),
+    )
+    named = Placement(
+        "ns",
+        "p",
+        limits=limits,
+        objective=chance.choice(("score", "cost", "finish")),
+        prioritizers=(Prioritizer("Latency", 2), Prioritizer("Cost")),
+        tolerations=(Toleration("k", "Exists"),) if chance.random() < 0.5 else (),
+    )
+    one = replace(one, placement="ns/p")
+    context = PlacingContext(NOW_MS)
+    stands = choose(without_job(named), FleetColumns(fleet), context).clusters
+    view = view_of(one, fleet, live(one, fleet, named), {"ns/p": Decided("pd", stands)})
+    went, _ = outcome(plan(view))
+    assert went == placed(plan_on_fleet([ask(one, named)], fleet, NOW_MS).answers[0])
 
 
 def told_of(one: Task, fleet: Fleet, answer: OwnAnswer | None) -> list[tuple[str, str]]:
