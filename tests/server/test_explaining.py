@@ -7,9 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from stellwerk.core.model.decisions import Decision, Inputs
+from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.ids import DecisionId, ShapeId
+from stellwerk.core.state import IMAGE_SCHEMA
+from stellwerk.server.past import Past
 from stellwerk.server.reading import read_item
+from stellwerk.store import Store
 from tests.server.stage import Stage
 
 POLICY = """
@@ -71,6 +78,8 @@ def test_a_waiting_one_is_explained_asked_about_started_compared_and_replayed(st
     """The whole story of two jobs on four CPUs."""
     first = stage.submit("cpus 3", overrides={"name": "first"})
     run = stage.started(first["id"])
+    image = stage.engine.state.image()
+    stage.store.save_image(image.seq, IMAGE_SCHEMA, msgspec.json.encode(image))
     second = stage.submit("cpus 2", overrides={"name": "second"})
     stage.until(lambda: of(stage, "second", "explain")["decision"], "it is told why it waits")
 
@@ -114,7 +123,7 @@ def test_a_waiting_one_is_explained_asked_about_started_compared_and_replayed(st
     assert lab["facts"] == ["left: first (3 CPUs)"]
     again = of(stage, "second", f"replay?decision={told['second']}")
     assert (again["identical"], again["same_version"], again["now"]) == (True, True, ["lab"])
-    assert of(stage, first["id"], "replay")["identical"]
+    assert of(stage, first["id"], "replay")["identical"], "it was made before the image"
     [one] = of(stage, "second", "explain/lab")["alternatives"]
     assert (one["verdict"], one["ways"]) == ("chosen", [])
     assert one["nodes"][0]["fits"] == 1
@@ -175,3 +184,10 @@ def test_what_wishes_say_of_a_candidate(reading: Stage) -> None:
     assert cheap["after"]["cluster"] == "lab"
     assert of(stage, "wish", "replay")["identical"]
     assert of(stage, "wish", "explain/lab")["alternatives"][0]["verdict"] == "chosen"
+
+
+def test_what_an_old_version_decided_is_said_to_be_lost(tmp_path: Path) -> None:
+    """Without the record that it was made after, nothing can be rebuilt."""
+    decision = Decision(DecisionId("d-old"), Inputs(ShapeId("s"), {}, 1, 0, "0.0.1"), ())
+    with Store.open(tmp_path) as store, pytest.raises(StellwerkError, match="d-old was made by"):
+        Past(store).of(decision)
