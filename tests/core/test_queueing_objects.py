@@ -205,5 +205,5 @@ def test_a_refusal_has_its_reason() -> None:
     hall = a_hall()
     [refused] = hall.command(cmd.DeleteQueueObjects((FLAVOR,)))
     assert isinstance(refused, ev.CommandRefused)
-    note = {"note": "ResourceFlavor std is in use"}
-    assert (refused.id, refused.reason) == (WorkloadId(""), Reason("objects_refused", note))
+    why = Reason("objects_refused", {"note": "ResourceFlavor std is in use"})
+    assert (refused.id, refused.reason) == (WorkloadId(""), why)

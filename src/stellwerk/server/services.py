@@ -13,6 +13,7 @@ import msgspec
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
+from stellwerk.core.lengths import History
 from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.gates import ARRAY_LABEL
@@ -103,6 +104,11 @@ class Engine(Protocol):
 
     def view(self) -> View:
         """An immutable cut of what is known now."""
+        ...
+
+    @property
+    def lengths(self) -> History:
+        """What is known of how long work runs; any thread may ask it."""
         ...
 
     def queue_objects(self) -> QueueObjects:
