@@ -45,6 +45,7 @@ class Host:
         self.epoch = 1
         self.said: dict[str, Any] = {}
         self.begun = 0
+        self.found = {"address": f"10.0.0.{number}"}
         self.was_prepared = False
 
     @property
@@ -454,7 +455,7 @@ def test_nobody_is_let_go_before_all_are_prepared(
         part = part_of("room", said)
         assert part is not None
         parts[host] = part
-    for step in next_steps(parts, connected, may_go=may_go):
+    for step in next_steps(parts, connected, "", may_go=may_go):
         assert step.host in connected
         if step.op == "go" and step.host == 0:
             assert may_go
@@ -471,3 +472,50 @@ def test_nobody_is_let_go_before_all_are_prepared(
         assert (told.end is not None) == (
             len(parts) == 3 and all(part.end is not None for part in parts.values())
         )
+
+
+ALL = {0, 1, 2}
+
+
+def prepared(host: int, **far: Any) -> Part:
+    """A part that waits for the word."""
+    said = {
+        "run": RUN,
+        "generation": 1,
+        "state": "setting_up",
+        "gang": {"hosts": HOSTS, "host": host},
+        "status": {"gang": {"prepared": True, "released": False, **far}},
+    }
+    part = part_of("room", said)
+    assert part is not None
+    return part
+
+
+def test_the_others_look_for_the_head_before_they_begin() -> None:
+    """It begins at the first address at which all have found it; the known one is the best."""
+    door = {"port": 99, "addresses": ["10.1.0.1", "10.2.0.1"]}
+    parts = {host: prepared(host, door=None if host else door) for host in range(3)}
+    steps = next_steps(parts, ALL, "10.0.0.1", may_go=True)
+    assert [(step.op, step.host) for step in steps] == [("find", 1), ("find", 2)]
+    assert steps[0].fields == {"addresses": ["10.0.0.1", "10.1.0.1", "10.2.0.1"], "port": 99}
+    no = "no answer"
+    for way, env in (
+        ({"10.0.0.1": "", "10.1.0.1": ""}, {}),
+        ({"10.0.0.1": no, "10.2.0.1": ""}, {"MASTER_ADDR": "10.2.0.1"}),
+        ({"10.0.0.1": no, "10.2.0.1": "", "10.1.0.1": ""}, {"MASTER_ADDR": "10.1.0.1"}),
+        ({"10.0.0.1": no}, {}),
+    ):
+        parts[1], parts[2] = prepared(1, ways=way), prepared(2, ways={**way, "x": ""})
+        (step,) = next_steps(parts, ALL, "10.0.0.1", may_go=True)
+        assert (step.op, step.host, step.fields) == ("go", 0, {"env": env})
+
+
+def test_a_host_that_has_found_no_way_is_named_when_the_run_fails() -> None:
+    """With what was tried; a run that didn't need it isn't disturbed."""
+    parts = {host: a_part(host, how="exited", code=1) for host in range(3)}
+    parts[2] = parts[2]._replace(ways={"10.0.0.1": "no answer"})
+    said = "pc3 can't reach pc1 (10.0.0.1: no answer); is a firewall between them?"
+    assert whole_end(parts).message.endswith(said)
+    parts = {host: a_part(host, how="exited", code=0) for host in range(3)}
+    parts[2] = parts[2]._replace(ways={"10.0.0.1": "no answer"})
+    assert whole_end(parts).message == ""

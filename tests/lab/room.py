@@ -53,6 +53,7 @@ class Computer:
         self._outside = f"10.213.{room.number}.{number * 4 + 1}"
         self._switch = room.switch
         self.hostname = f"pc{number:02}" if room.switch else ""
+        self.beside = self.address
         if room.switch:
             self.address = f"10.214.{room.number}.{number}"
         self.folder = room.folder / f"m{number}"
@@ -98,6 +99,7 @@ class Computer:
         if self._switch:
             _run("ip", "link", "set", self._veth, "master", self._switch)
             self._add_another_network()
+            self._add_a_way_from_outside()
         else:
             _run("ip", "addr", "add", f"{self._outside}/30", "dev", self._veth)
         _run("ip", "link", "set", self._veth, "up")
@@ -111,6 +113,15 @@ class Computer:
         _run(*f"ip -n {self.name} link add docker0 type bridge".split())
         _run(*f"ip -n {self.name} addr add 172.17.0.1/16 dev docker0".split())
         _run(*f"ip -n {self.name} link set docker0 up".split())
+
+    def _add_a_way_from_outside(self) -> None:
+        """A cable to this machine alone, by which no other machine of the room is reached."""
+        outer = f"{self._veth}b"
+        _run(*f"ip link add {outer} type veth peer name {outer}i netns {self.name}".split())
+        _run("ip", "addr", "add", f"{self._outside}/30", "dev", outer)
+        _run("ip", "link", "set", outer, "up")
+        _run("ip", "-n", self.name, "addr", "add", f"{self.beside}/30", "dev", f"{outer}i")
+        _run("ip", "-n", self.name, "link", "set", f"{outer}i", "up")
 
     def new_host_key(self) -> None:
         """Makes the machine look like another one, as after it was set up anew."""
@@ -271,7 +282,8 @@ class Room:
         with (self.person / ".ssh" / "known_hosts").open("a") as file:
             for computer in computers:
                 words = (computer.folder / "host_key.pub").read_text().split()
-                file.write(f"{computer.address} {words[0]} {words[1]}\n")
+                for address in dict.fromkeys((computer.address, computer.beside)):
+                    file.write(f"{address} {words[0]} {words[1]}\n")
 
 
 @contextlib.contextmanager

@@ -117,13 +117,31 @@ def needs(one: Environment) -> str:
 FOUR = [f"rank {rank} of 4 on node {rank // 2}: 6" for rank in range(4)]
 
 
+TALK = (
+    'if [ "$NODE_RANK" = 0 ]; then\n'
+    '  python3 -c \'import os, socket; s = socket.create_server((os.environ["MASTER_ADDR"],'
+    ' int(os.environ["MASTER_PORT"]))); print(s.accept()[0].recv(99).decode())\'\n'
+    'else\n  sleep 0.5; echo hello from $NODE_RANK > "/dev/tcp/$MASTER_ADDR/$MASTER_PORT"\nfi\n'
+)
+
+
+def test_machines_meet_where_they_reach_each_other(lab: Lab, room: Room) -> None:
+    """Not at the address by which the control plane knows them, which leads nowhere from there."""
+    hosts = [word for each in room.computers for word in ("--host", f"ada@{each.beside}")]
+    lab.stw("cluster", "rm", "lab")
+    lab.stw("cluster", "add", "lab", *hosts)
+    lab.both_are("ready", "ready")
+    lab.gang(f"{TALK}echo $MASTER_ADDR; head -n1 <<< $SKYPILOT_NODE_IPS", launcher="node")
+    lab.over()
+    said = lab.lines()
+    assert said.count("hello from 1") == 1
+    met = [line for line in said if line in {each.address for each in room.computers}]
+    assert (len(met), len(set(met))) == (4, 1)
+
+
 def test_plain_scripts_find_each_other(lab: Lab, one: Computer, other: Computer) -> None:
     """Each machine has its code and its folders; they speak over the network that they share."""
-    talk = (
-        'if [ "$NODE_RANK" = 0 ]; then\n'
-        '  python3 -c \'import os, socket; s = socket.create_server((os.environ["MASTER_ADDR"],'
-        ' int(os.environ["MASTER_PORT"]))); print(s.accept()[0].recv(99).decode())\'\n'
-        'else\n  sleep 0.5; echo hello from $NODE_RANK > "/dev/tcp/$MASTER_ADDR/$MASTER_PORT"\nfi\n'
+    talk = TALK + (
         "ls psum.py; echo $SKYPILOT_NODE_IPS $SKYPILOT_NUM_NODES\n"
         'test -d "$STELLWERK_CHECKPOINT_DIR" && echo $GLOO_SOCKET_IFNAME; hostname > "$PWD/here"\n'
     )

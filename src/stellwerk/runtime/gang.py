@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Optional
 
 from .files import JSONObject
+from .loop import Loop
 from .ranks import Processes
-from .spec import Gang
+from .spec import Spec
 from .system import now_ms
+from .way import Door, Search
 
 WAITS = "waiting until all of its machines are ready"
 
@@ -21,6 +23,7 @@ WAITS = "waiting until all of its machines are ready"
 class Hands(NamedTuple):
     """What a barrier needs of the wrapper."""
 
+    loop: Loop
     may_go_on: Callable[[], bool]
     start_ranks: Callable[[Processes, Mapping[str, str]], None]
     say: Callable[[str], None]
@@ -32,8 +35,12 @@ class Barrier:
     A run that is no part of anything is let through at once.
     """
 
-    def __init__(self, gang: Optional[Gang], hands: Hands) -> None:
+    def __init__(self, spec: Spec, hands: Hands) -> None:
+        gang = spec.gang
         self.released = gang is None
+        self._spec = spec
+        self._door: Optional[Door] = None
+        self._search: Optional[Search] = None
         self.failed_at_ms: Optional[int] = None
         self._gang = gang
         self._hands = hands
@@ -46,7 +53,18 @@ class Barrier:
         if self.released:
             self._start(commands)
         else:
+            if self._gang is not None and self._gang.host == 0 and "MASTER_ADDR" in self._spec.env:
+                self._door = Door(self._spec.run, self._hands.loop)
             self._hands.say(WAITS)
+
+    def find(self, addresses: Any, port: Any) -> None:
+        """Look for the way to the head, at these addresses."""
+        if self.released or self._search is not None or not isinstance(addresses, list):
+            return
+        texts = [str(address) for address in addresses]
+        self._search = Search(
+            self._spec.run, texts, int(port), self._hands.loop, lambda: self._hands.say(WAITS)
+        )
 
     def release(self, env: Any) -> None:
         """The word has come, with variables that the ranks are to find. Twice is once."""
@@ -55,6 +73,8 @@ class Barrier:
         pairs = env.items() if isinstance(env, dict) else ()
         self._told = {str(name): str(value) for name, value in pairs}
         self.released = True
+        if self._door is not None:
+            self._door.close()
         self._hands.say("")
         if self._commands is not None:
             self._start(self._commands)
@@ -76,4 +96,6 @@ class Barrier:
             "released": self.released,
             "port": ready.meeting_port if ready is not None else "",
             "failed_at_ms": self.failed_at_ms,
+            "door": self._door.as_json() if self._door is not None else None,
+            "ways": self._search.found if self._search is not None else None,
         }

@@ -58,6 +58,17 @@ def meeting_variables(env: Mapping[str, str], port: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in env}
 
 
+def at_another_address(env: Mapping[str, str], address: str) -> dict[str, str]:
+    """The variables that name the address of rank 0's node, where it is reached by another one."""
+    known = env["MASTER_ADDR"]
+    found = {name: address for name in ("MASTER_ADDR", "PET_MASTER_ADDR") if env.get(name) == known}
+    for name, between in (("SKYPILOT_NODE_IPS", "\n"), ("SLURM_STEP_NODELIST", ",")):
+        first, *others = env.get(name, "").split(between)
+        if first == known:
+            found[name] = between.join([address, *others])
+    return found
+
+
 def mpi_variables(env: Mapping[str, str], path: str) -> dict[str, str]:
     """Write the files of hosts beside `path`, and say where they are. Raises OSError."""
     if MPI_HOSTS not in env:

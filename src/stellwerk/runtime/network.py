@@ -38,6 +38,33 @@ def interface_towards(host: str) -> Optional[str]:
         return None
 
 
+def own_addresses() -> list[str]:
+    """The addresses of this machine that others may know: the first of each interface but `lo`,
+    then those of IPv6 that aren't of one link alone.
+    """
+    found: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                request = struct.pack("256s", name.encode()[:15])
+                answer = fcntl.ioctl(probe.fileno(), _GET_ADDRESS, request)
+            except OSError:
+                # This one has no address.
+                continue
+            found.append(socket.inet_ntoa(answer[20:24]))
+    try:
+        with open(_IPV6_INTERFACES, encoding="ascii") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        lines = []
+    found += [
+        socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
+        for words in lines
+        if len(words) > 3 and words[3] == "00"
+    ]
+    return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
+
+
 def _ask_a_child(host: str) -> Optional[str]:
     heard, told = os.pipe()
     pid = os.fork()

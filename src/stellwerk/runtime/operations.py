@@ -256,6 +256,16 @@ def go(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject
     return _order(agent, entry, {"op": "go", "env": env})
 
 
+def find(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Have a part of a gang look for the way to its head, which answers at a port."""
+    entry = _entry(agent, request)
+    addresses = request.get("addresses")
+    if not isinstance(addresses, list):
+        raise Refused("bad_request", "`addresses` is no list")
+    port = _whole_number(request, "port")
+    return _order(agent, entry, {"op": "find", "addresses": addresses, "port": port})
+
+
 def list_runs(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONObject:
     """Every run that is here."""
     return {"runs": [entry.report() for entry in agent.roster.entries.values()]}
@@ -354,6 +364,7 @@ OPERATIONS: dict[str, Operation] = {
     "withdraw": withdraw,
     "kill": kill,
     "go": go,
+    "find": find,
     "list": list_runs,
     "watch": watch,
     "forget": forget,

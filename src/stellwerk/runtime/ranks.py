@@ -8,7 +8,7 @@ from typing import Optional
 
 from .files import RunFiles, write_atomically
 from .launch import Start
-from .launchers import meeting_variables, mpi_variables, shell_functions
+from .launchers import at_another_address, meeting_variables, mpi_variables, shell_functions
 from .network import interface_variables
 from .rendezvous import choose_port
 from .scripts import (
@@ -76,6 +76,9 @@ class Processes:
         env = self._spec.env
         if "MASTER_ADDR" not in env:
             return
+        if told.get("MASTER_ADDR"):
+            self._meeting.update(at_another_address(env, told["MASTER_ADDR"]))
+            env = {**env, **self._meeting}
         self._guessed = interface_variables(env["MASTER_ADDR"])
         port = env.get("MASTER_PORT") or told.get("MASTER_PORT")
         if port is None and any(rank.rank == 0 for rank in self._spec.ranks):

@@ -76,7 +76,7 @@ class Wrapper:
             self._log_is,
         )
         self.barrier = Barrier(
-            order.spec.gang, BarrierHands(self._may_go_on, self._start_ranks, self._say)
+            order.spec, BarrierHands(self.loop, self._may_go_on, self._start_ranks, self._say)
         )
         self.before = Preparation(
             order,
@@ -161,6 +161,8 @@ class Wrapper:
             self.kill_everything()
         elif op == "go":
             self.barrier.release(order.get("env"))
+        elif op == "find":
+            self.barrier.find(order.get("addresses"), order.get("port"))
         elif op == "exec":
             self._admit_guest(str(order["token"]), int(order["rank"]))
 

@@ -41,6 +41,8 @@ class Part(NamedTuple):
     done_said: bool = False
     notice: str = ""
     failed_at_ms: int = 0
+    door: tuple[int, tuple[str, ...]] | None = None
+    ways: Mapping[str, str] | None = None
 
     @property
     def end(self) -> RunEnd | None:
@@ -76,9 +78,15 @@ def part_of(cluster: str, said: JSONObject, ahead_ms: int = 0) -> Part | None:
         released=far.get("released") is True,
         port=str(far.get("port") or ""),
         done_said=ended.get("done_said") is True,
+        door=_door_of(far.get("door")),
+        ways=far.get("ways"),
         failed_at_ms=max(0, int(far.get("failed_at_ms") or 0) - ahead_ms),
         notice="" if notice.get("withdrawn_at_ms") else str(notice.get("why") or ""),
     )
+
+
+def _door_of(said: Any) -> tuple[int, tuple[str, ...]] | None:
+    return (int(said["port"]), tuple(map(str, said["addresses"]))) if said else None
 
 
 def lost_part(part: Part, now_ms: int) -> Part:
@@ -103,18 +111,19 @@ def failed(part: Part) -> bool:
 
 
 class Step(NamedTuple):
-    """An order for one host: start the ranks, or end because another part is over."""
+    """An order for one host: look for the head, start the ranks, or end as another part is over."""
 
-    op: Literal["go", "peer"]
+    op: Literal["go", "find", "peer"]
     host: int
-    env: dict[str, str]
+    fields: dict[str, Any]
 
 
 def next_steps(
-    parts: Mapping[int, Part], connected: Collection[int], *, may_go: bool
+    parts: Mapping[int, Part], connected: Collection[int], known: str, *, may_go: bool
 ) -> list[Step]:
     """Says what is to be ordered now; ``may_go``: the control plane wants this run to begin.
 
+    ``known`` is the address by which the head is known ("" = not known).
     An order that was given may be given again.
     """
     if any(failed(part) for part in parts.values()):
@@ -128,15 +137,51 @@ def next_steps(
         return []
     if not head.released:
         ready = len(parts) == len(head.hosts) and all(part.prepared for part in parts.values())
-        return [Step("go", 0, {})] if ready and may_go and 0 in connected else []
+        if not ready or not may_go or 0 not in connected:
+            return []
+        return _searches(parts, connected, known) or [Step("go", 0, {"env": _at(parts, known)})]
     if head.report.phase in NOT_BEGUN:
         return []
-    env = {"MASTER_PORT": head.port} if head.port else {}
+    env = {**_at(parts, known), **({"MASTER_PORT": head.port} if head.port else {})}
     return [
-        Step("go", host, env)
+        Step("go", host, {"env": env})
         for host, part in sorted(parts.items())
         if part.prepared and not part.released and part.end is None and host in connected
     ]
+
+
+def _searches(parts: Mapping[int, Part], connected: Collection[int], known: str) -> list[Step]:
+    """Has those look for the head that haven't yet, once it answers."""
+    door = parts[0].door
+    if door is None:
+        return []
+    port, addresses = door
+    fields = {"addresses": list(dict.fromkeys(filter(None, (known, *addresses)))), "port": port}
+    looking = [host for host, part in sorted(parts.items()) if host and part.ways is None]
+    return [Step("find", host, fields) for host in looking if host in connected]
+
+
+def _at(parts: Mapping[int, Part], known: str) -> dict[str, str]:
+    """The first address at which all others have found the head, where it isn't the known one."""
+    ways = [part.ways for host, part in parts.items() if host and part.ways is not None]
+    if not ways or len(ways) + 1 < len(parts):
+        return {}
+    common = [at for at in ways[0] if all(way.get(at) == "" for way in ways)]
+    if not common or known in common:
+        return {}
+    offered = parts[0].door[1] if parts[0].door else ()
+    first = next((address for address in offered if address in common), common[0])
+    return {"MASTER_ADDR": first}
+
+
+def no_way(parts: Mapping[int, Part]) -> str:
+    """Says which host has not found the head, and why; "" if all have."""
+    for _, part in sorted(parts.items()):
+        if part.ways and "" not in part.ways.values():
+            tried = ", ".join(f"{address}: {wrong}" for address, wrong in part.ways.items())
+            head = part.hosts[0].node
+            return f"{part.node} can't reach {head} ({tried}); is a firewall between them?"
+    return ""
 
 
 def is_begun(parts: Mapping[int, Part]) -> bool:
@@ -182,7 +227,7 @@ def whole_end(parts: Mapping[int, Part], failures: Sequence[int] = ()) -> RunEnd
     return replace(
         end,
         ranks={rank: code for one in ends for rank, code in one.ranks.items()},
-        message=_message(part, end, ordered),
+        message="; ".join(filter(None, (_message(part, end, ordered), _way_told(parts, end)))),
         checkpointed=any(one.checkpointed for one in ends),
         new_checkpoint=any(one.new_checkpoint for one in ends),
         started_at_ms=min((one.started_at_ms for one in ends if one.started_at_ms), default=0),
@@ -192,6 +237,11 @@ def whole_end(parts: Mapping[int, Part], failures: Sequence[int] = ()) -> RunEnd
         oom_kills=end.oom_kills,
         disk_free_bytes=min(free) if free else None,
     )
+
+
+def _way_told(parts: Mapping[int, Part], end: RunEnd) -> str:
+    """What may be the cause of a failure: a host from which there is no way to the head."""
+    return no_way(parts) if end.how in {"exited", "signaled"} and end.code else ""
 
 
 def _is_done(parts: Sequence[Part]) -> bool:

@@ -362,21 +362,25 @@ class Gangs:
                 if part.end is None and host in up:
                     self._do(self._kill(run, gang, host))
             return
-        for step in next_steps(gang.parts, up, may_go=gang.wanted):
+        for step in next_steps(gang.parts, up, self._address_of_head(gang), may_go=gang.wanted):
             if (step.op, step.host) in gang.under_way:
                 continue
             gang.under_way.add((step.op, step.host))
             gang.go_sent = gang.go_sent or step.op == "go"
             self._do(self._order(run, gang, step))
 
+    def _address_of_head(self, gang: Gang) -> str:
+        machine = self._machines.get(gang.hosts[0].node)
+        return str(machine.found.get("address") or "") if machine is not None else ""
+
     async def _order(self, run: RunId, gang: Gang, step: Step) -> None:
         node = gang.hosts[step.host].node
         talk = self._machines[node].talk
-        is_go = step.op == "go"
-        more = {"env": step.env} if is_go else {"why": "peer", "grace_ms": PEER_GRACE_MS}
+        is_peer = step.op == "peer"
+        more = {"why": "peer", "grace_ms": PEER_GRACE_MS} if is_peer else step.fields
         try:
             await talk.ask(
-                "go" if is_go else "stop",
+                "stop" if is_peer else step.op,
                 run=run,
                 generation=gang.generation,
                 epoch=talk.epoch or None,
