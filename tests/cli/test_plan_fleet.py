@@ -367,3 +367,23 @@ spec:
     Path("fleet.yaml").write_text(FLEET + ocm)
     (note,) = json.loads("".join(plan(stw, "train.yaml", "-o", "json")))["notes"]
     assert note.startswith(f"fleet.yaml:{line}: placement default/other: compilation failed")
+
+
+def test_tasks_of_a_pipeline_follow_each_other(stw: Stw) -> None:
+    """Each starts when the one before is over, wherever that is; an unknown end is told."""
+    again = TRAIN.replace("name: train", "name: evaluate").replace("A100-80GB:2", "T4:1")
+    last = again.replace("name: evaluate", "name: report").replace(
+        ", stellwerk/expected-runtime: 2h", ""
+    )
+    Path("pipe.yaml").write_text(f"name: pipe\n---{TRAIN}---{again}---{last}---{last}")
+    result = stw("plan", "--fleet", "fleet.yaml", "pipe.yaml", "-o", "json")
+    assert result.code == 0, result.err
+    record = json.loads(result.out)
+    starts = [one["clusters"][0]["figures"]["starts_s"] for one in record["tasks"]]
+    assert starts == [0, 7200, 14_400, 14_400]
+    after = [one["clusters"][0].get("after", "") for one in record["tasks"]]
+    assert after[:3] == ["", "train", "evaluate"]
+    assert [note for note in record["notes"] if "follows" in note] == [
+        "report-2 follows report, and nobody knows when that is over: "
+        "its times are as if that took none"
+    ]

@@ -51,11 +51,12 @@ class FleetWish(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A task with the name it has in the plan, and the file it is from."""
+    """A task with the name it has in the plan, the file it is from, and the task it follows."""
 
     name: str
     file: str
     task: Task
+    follows: str = ""
 
 
 def moment_ms(written: str | None) -> int:
@@ -91,6 +92,7 @@ def plan_fleet(wish: FleetWish) -> FleetPlanRecord:
     notes = tuple(map(_told, read.notices))
     if not wish.changes:
         tasks = _records(before, named, wish.only)
+        notes += _unknown_ends(before)
         return FleetPlanRecord(at=at, tasks=tasks, notes=notes, problems=told)
     changed = apply_changes(world, wish.changes)
     after = _planned(changed, named, before.decisions)
@@ -101,7 +103,7 @@ def plan_fleet(wish: FleetWish) -> FleetPlanRecord:
         asked_if=wish.changes,
         changes=moves,
         tasks=tasks,
-        notes=notes,
+        notes=(*notes, *_unknown_ends(after)),
         problems=told,
     )
 
@@ -124,10 +126,10 @@ def _fleet(wish: FleetWish, problems: list[Problem]) -> FleetRead | None:
 
 def _tasks(wish: FleetWish, problems: list[Problem]) -> tuple[Named, ...]:
     given = {"env": wish.env, "overrides": wish.flags}
-    found: list[tuple[str, Task]] = []
+    found: list[tuple[str, Task | Dag]] = []
     if wish.argv is not None:
         try:
-            found += (("", one) for one in _each(read_command(wish.argv, **given).task))
+            found.append(("", read_command(wish.argv, **given).task))
         except StellwerkError as error:
             problems += error.problems
     for file in wish.files:
@@ -135,7 +137,7 @@ def _tasks(wish: FleetWish, problems: list[Problem]) -> tuple[Named, ...]:
         if text is None:
             continue
         try:
-            found += ((file, one) for one in _each(_read(text, file, given)))
+            found.append((file, _read(text, file, given)))
         except StellwerkError as error:
             # What can't be run yet can be planned all the same.
             problems += (one for one in error.problems if not one.code.startswith("unsupported/"))
@@ -150,22 +152,34 @@ def _read(text: str, file: str, given: Mapping[str, Any]) -> Task | Dag:
     return read_tasks(text, file=file, **given)
 
 
-def _each(found: Task | Dag) -> tuple[Task, ...]:
-    return found.tasks if isinstance(found, Dag) else (found,)
-
-
-def _named(found: Iterable[tuple[str, Task]]) -> tuple[Named, ...]:
-    """Tasks under names that differ: their own, or that of the file."""
+def _named(found: Iterable[tuple[str, Task | Dag]]) -> tuple[Named, ...]:
+    """Tasks under names that differ: their own, or that of the file. Those of a pipeline follow
+    each other.
+    """
     named: list[Named] = []
     taken: dict[str, int] = {}
-    for file, task in found:
+    for file, read in found:
         stem = os.path.basename(file).partition(".")[0]
-        name = task.name or stem or "task"
-        taken[name] = taken.get(name, 0) + 1
-        if taken[name] > 1:
-            name = f"{name}-{taken[name]}"
-        named.append(Named(name, file, replace(task, name=name)))
+        before = ""
+        for task in read.tasks if isinstance(read, Dag) else (read,):
+            name = task.name or stem or "task"
+            taken[name] = taken.get(name, 0) + 1
+            if taken[name] > 1:
+                name = f"{name}-{taken[name]}"
+            named.append(Named(name, file, replace(task, name=name), before))
+            before = name if isinstance(read, Dag) and read.execution == "serial" else ""
     return tuple(named)
+
+
+def _unknown_ends(plan: FleetPlan) -> tuple[str, ...]:
+    """Of what follows something whose end nobody knows it is told that it may start later."""
+    over = {one.ask.name: one.over_s for one in plan.answers}
+    return tuple(
+        f"{one.ask.name} follows {one.ask.follows}, and nobody knows when that is over: "
+        "its times are as if that took none"
+        for one in plan.answers
+        if one.ask.follows and over[one.ask.follows] is None
+    )
 
 
 def _text(path: str, problems: list[Problem]) -> str | None:
@@ -191,7 +205,7 @@ def _planned(world: World, named: Sequence[Named], existing: tuple[Existing, ...
         if isinstance(policy, Problem):
             problems.append(replace(policy, file=one.file))
         else:
-            asks.append(Ask(one.name, task, policy))
+            asks.append(Ask(one.name, task, policy, one.follows))
     plan = plan_on_fleet(asks, world.fleet, world.now_ms, existing)
     files = {one.name: one.file for one in named}
     for answer in plan.answers:

@@ -53,11 +53,15 @@ TIE_WEIGHT = 10
 
 
 class Ask(Struct, frozen=True):
-    """A task that asks for a place, with the policy that holds for it; names differ."""
+    """A task that asks for a place, with the policy that holds for it; names differ.
+
+    It may begin only when the task that it ``follows`` is over, one that asked before it.
+    """
 
     name: str
     task: Task
     policy: Placement
+    follows: str = ""
 
 
 class Answer(Struct, frozen=True):
@@ -79,6 +83,14 @@ class Answer(Struct, frozen=True):
     replicas: dict[str, int] = {}
     unplaced: int = 0
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def over_s(self) -> float | None:
+        """When all of it is over, in seconds from now; None where nobody knows."""
+        ends = [self.options[one.cluster].estimate.finish.value for one in self.allocations]
+        if self.ask.task.service is not None or not ends or None in ends:
+            return None
+        return max(end for end in ends if end is not None)
 
     @property
     def estimates(self) -> dict[str, ClusterEstimate]:
@@ -106,13 +118,24 @@ class FleetPlan(Struct, frozen=True):
 def plan_on_fleet(
     asks: Iterable[Ask], fleet: Fleet, now_ms: int, existing: tuple[Existing, ...] = ()
 ) -> FleetPlan:
-    """Answers for each task in turn; ``existing`` is where tasks and placements are already."""
+    """Answers for each task in turn; ``existing`` is where tasks and placements are already.
+
+    What follows a task whose end nobody knows is answered as if that took no time.
+    """
     fleet = open_to_tasks(fleet)
     grounds = Grounds(fleet)
     answers: list[Answer] = []
     bookings: list[Booking] = []
+    since: dict[str, float] = {}
+    earlier: dict[str, tuple[str, ...]] = {}
     for ask in asks:
-        answer = _answer(ask, fleet, grounds, bookings, now_ms, existing)
+        before = (*earlier.get(ask.follows, ()), ask.follows)
+        earlier[ask.name] = before
+        begins = (since.get(ask.follows, 0.0), ask.follows)
+        held = [one for one in bookings if one.task not in before]
+        hall = Hall(fleet.clusters, fleet.taken, held, begins)
+        answer = _answer(ask, fleet, grounds, hall, now_ms, existing)
+        since[ask.name] = begins[0] if answer.over_s is None else answer.over_s
         answers.append(answer)
         bookings += _booked(answer)
         key = answer.policy.key
@@ -136,8 +159,8 @@ def _booked(answer: Answer) -> list[Booking]:
     for one in answer.allocations:
         option = answer.options[one.cluster]
         finish = option.estimate.finish.value
-        over = inf if finish is None or answer.ask.task.service is not None else finish
-        found.append(Booking(answer.ask.name, one, option.from_s, over))
+        until_s = inf if finish is None or answer.ask.task.service is not None else finish
+        found.append(Booking(answer.ask.name, one, option.from_s, until_s))
     return found
 
 
@@ -145,13 +168,12 @@ def _answer(
     ask: Ask,
     fleet: Fleet,
     grounds: Grounds,
-    bookings: list[Booking],
+    hall: Hall,
     now_ms: int,
     existing: tuple[Existing, ...],
 ) -> Answer:
     shape = lower(ask.task).shape
     service = ask.task.service is not None
-    hall = Hall(fleet.clusters, fleet.taken, bookings)
     wishes = ask.task.wishes or NO_WISHES
     jobs, problems = jobs_of(shape, wishes, ask.policy, grounds, service=service)
     every = options_of(shape.alternatives, jobs, hall, grounds, now_ms, service=service)

@@ -66,15 +66,19 @@ class Option(Struct, frozen=True):
 
 
 class Hall:
-    """The clusters of a fleet with what is in use of each, and what this plan has given away."""
+    """The clusters of a fleet with what is in use of each, and what this plan has given away.
+
+    Nothing begins before ``begins``: so many seconds from now, when that task is over.
+    """
 
     def __init__(
         self,
         clusters: Sequence[Cluster],
         taken: Iterable[Allocation],
         bookings: Sequence[Booking],
+        begins: tuple[float, str] = (0.0, ""),
     ) -> None:
-        self.clusters = clusters
+        self.clusters, self.begins = clusters, begins
         self._taken: dict[str, list[Allocation]] = {}
         self._booked: dict[str, list[Booking]] = {}
         for one in taken:
@@ -95,7 +99,8 @@ class Hall:
         self, cluster: Cluster, request: Request, nodes: int, *, waits: bool
     ) -> tuple[Parts, float, str]:
         """Where a request fits first: parts, from when on, after what; no parts = nowhere."""
-        times = [(0.0, ""), *(self.ends(cluster.name) if waits else ())]
+        ends = self.ends(cluster.name) if waits else []
+        times = [self.begins, *(one for one in ends if one[0] > self.begins[0])]
         for from_s, after in times:
             parts = parts_of(cluster, self.taken(cluster.name, from_s), request, nodes)
             if parts:
