@@ -1,11 +1,12 @@
 """Every setting has a value, and says where it has it from."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from stellwerk.config import Settings, clean_environment, config_file, load
+from stellwerk.config import Settings, clean_environment, config_file, group_file, load
 from stellwerk.core.model.errors import StellwerkError
 
 RUNTIME = "XDG_RUNTIME_DIR"
@@ -131,3 +132,31 @@ def test_what_a_clean_environment_keeps_can_be_said() -> None:
     assert (clean["PATH"], clean["LICENCE"], "NOT_SET" in clean) == ("/opt/bin:/bin", "7", False)
     kept = load({"STELLWERK_KEEP_ENV": "PATH"})
     assert clean_environment(kept, {"PATH": "/x"})["PATH"] == "/x"
+
+
+def test_the_machines_file_holds_before_the_default_and_names_a_shared_server(
+    tmp_path: Path,
+) -> None:
+    """An administrator names a socket for all; a user's own file goes first."""
+    machine = tmp_path / "machine.toml"
+    machine.write_text('socket = "/run/x/server.sock"\noutput = "wide"\n')
+    path = write('output = "json"\n')
+    env = {**os.environ, "STELLWERK_MACHINE_CONFIG": str(machine)}
+    settings = load(env)
+    assert (settings.socket, origin(settings, "socket")) == ("/run/x/server.sock", str(machine))
+    assert (settings.text("output"), origin(settings, "output")) == ("json", path)
+    machine.write_text("socked = 1\n")
+    with pytest.raises(StellwerkError, match="unknown setting `socked`"):
+        load(env)
+
+
+def test_a_socket_for_a_group_is_where_the_group_can_go(tmp_path: Path) -> None:
+    """Not in the user's runtime folder; the state remembers for which group it was started."""
+    env = {**os.environ, "STELLWERK_HOME": str(tmp_path / "home")}
+    with tempfile.TemporaryDirectory(prefix="r") as runtime:
+        assert load({**env, RUNTIME: runtime}).socket.startswith(runtime)
+    (tmp_path / "home").mkdir()
+    Path(group_file(str(tmp_path / "home"))).write_text("lab\n")
+    settings = load(env)
+    assert settings.text("socket_group") == "lab"
+    assert settings.socket.startswith(f"/tmp/stellwerk-{os.getuid()}-")

@@ -2,8 +2,8 @@
 
 Each setting comes from the first of: a variable `STELLWERK_…`, the file
 `~/.config/stellwerk/config.toml`, the machine's file `/etc/stellwerk/config.toml`, its default. In
-the machine's file an administrator names the socket of a server that several people use. The server and the command line read the same
-settings, so that both find the same socket.
+the machine's file an administrator names the socket of a server that several people use. The server
+and the command line read the same settings, so that both find the same socket.
 """
 
 import os

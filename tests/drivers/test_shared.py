@@ -106,6 +106,12 @@ async def until(driver: SharedDriver, reports: AsyncIterator[Report], kind: type
     raise AssertionError("no more reports")
 
 
+def host(driver: SharedDriver, hand: Any) -> asyncio.Task[None]:
+    """Ada's runtime calls."""
+    dial: Any = None
+    return asyncio.create_task(driver.host("ada", hand, dial))
+
+
 async def soon(condition: Callable[[], bool]) -> None:
     """Lets everybody else go on until something holds."""
     for _ in range(1_000):
@@ -129,7 +135,7 @@ def test_each_runtime_is_asked_and_believed_about_its_own() -> None:
             await driver.stop(StopOrder(RunId("w-ada-1"), 1, 1, "cancel", 0))
         assert not caught.value.final
         hand = FakeHand([a_run("w-ada-1"), a_run("w-ben-1"), a_run("w-own-1"), a_run("w-who-1")])
-        hosting = asyncio.create_task(driver.host("ada", hand, lambda: None))  # type: ignore[arg-type,return-value]
+        hosting = host(driver, hand)
         told = await until(driver, reports, Inventory)
         assert (told.people, [one.run for one in told.runs]) == (("ada",), ["w-ada-1"])
         there = await until(driver, reports, ClusterReport)
@@ -161,9 +167,9 @@ def test_a_newer_runtime_of_a_person_replaces_the_older() -> None:
         driver = SharedDriver(OwnDriver(), None, WHOSE.get)  # type: ignore[arg-type]
         driver._seen = a_cluster("big", a_node("big"))
         old, new = FakeHand([]), FakeHand([])
-        first = asyncio.create_task(driver.host("ada", old, lambda: None))  # type: ignore[arg-type,return-value]
+        first = host(driver, old)
         await soon(lambda: driver.people == ("", "ada"))
-        second = asyncio.create_task(driver.host("ada", new, lambda: None))  # type: ignore[arg-type,return-value]
+        second = host(driver, new)
         await first
         await soon(lambda: driver.guests["ada"].is_there)
         assert old.closed.is_set()

@@ -99,7 +99,7 @@ class House:
 
     def _make(self, settings: str) -> None:
         self.folder.chmod(0o755)
-        passwd, group = ["root:x:0:0::/root:/bin/bash"], ["root:x:0:"]
+        passwd, group = ["root:x:0:0::/:/bin/bash"], ["root:x:0:"]
         for name, person in self.people.items():
             uid = self.uid(name)
             person.home.mkdir(parents=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stellwerk import __version__
-from stellwerk.config import Settings, clean_environment, load
+from stellwerk.config import Settings, clean_environment, group_file, load
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.server.lock import HomeLock
 
@@ -229,7 +229,8 @@ async def _begin(
     )
     over_ssh = Machines(Path(settings.home), store.blobs, clock.now_ms)
     people = people_of(settings, own_uid(), options.socket_group)
-    shared = SharedDriver(local, store.blobs, as_whom(store)) if people.shared else None
+    several = people.shared or _was_shared(settings)
+    shared = SharedDriver(local, store.blobs, as_whom(store)) if several else None
     belongings = Belongings(
         Path(settings.home) / "belongings.json", people.owner, shared=people.shared
     )
@@ -252,6 +253,11 @@ async def _begin(
     )
     services.hosts = shared
     return services, engine, over_ssh
+
+
+def _was_shared(settings: Settings) -> bool:
+    """Whether work that runs here may be other people's, though nobody shares it any more."""
+    return os.path.exists(group_file(settings.home))
 
 
 async def _until_over(

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.workload import Workload
 from stellwerk.server import models
-from stellwerk.server.people import Caller, People
-from stellwerk.server.policy import sees
+from stellwerk.server.people import Caller, People, refusal
+from stellwerk.server.policy import Refused, may_have_priority, sees
 from stellwerk.server.services import Services
 
 AnyRequest = Request[Any, Any, Any]
@@ -115,6 +115,20 @@ def seeing(request: AnyRequest) -> Seeing:
     """Through the eyes of who calls."""
     state = request.scope["state"]
     return Seeing(state["caller"], state["people"])
+
+
+def check_priority(request: AnyRequest, priority: int) -> None:
+    """Refuses a priority that whoever calls may not give."""
+    eyes = seeing(request)
+    verdict = may_have_priority(eyes.caller.actor, priority, eyes.people.policy)
+    if isinstance(verdict, Refused):
+        raise refusal(verdict)
+
+
+def caller_of(request: AnyRequest) -> Caller:
+    """Who calls, with as whom their work runs."""
+    caller: Caller = request.scope["state"]["caller"]
+    return caller
 
 
 def whose(owner_of: Callable[[str], str]) -> Callable[[str], str]:

@@ -128,8 +128,7 @@ def _make_folder(folder: str, gid: int) -> None:
     others = 0o007 if gid >= 0 else 0o077
     own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     if own and gid >= 0:
-        os.chown(folder, -1, gid)
-        os.chmod(folder, 0o750)  # noqa: S103 (that is what a group was named for)
+        _give_to_group(folder, gid)
     elif own and found.st_mode & others:
         own = not found.st_mode & 0o022
     if not own:
@@ -138,6 +137,18 @@ def _make_folder(folder: str, gid: int) -> None:
             f"the folder {folder} belongs to others or can be written by them",
             "set STELLWERK_SOCKET to a path in a folder of your own",
         )
+
+
+def _give_to_group(folder: str, gid: int) -> None:
+    try:
+        os.chown(folder, -1, gid)
+        os.chmod(folder, 0o750)  # noqa: S103 (that is what a group was named for)
+    except PermissionError as error:
+        raise StellwerkError.of(
+            "server/socket",
+            f"{folder} can't be given to the group: this user is no member of it",
+            "name a group of yours, or have yourself added to it and log in again",
+        ) from error
 
 
 def _remove_leftover(path: str) -> None:

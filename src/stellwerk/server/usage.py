@@ -5,7 +5,7 @@ could not have. A run that crosses the end of a month counts in both, each its p
 """
 
 import asyncio
-import datetime
+import datetime as dt
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -137,9 +137,9 @@ def next_month_ms(at_ms: int) -> int:
     """When the month after this one begins, in UTC."""
     date = _date(at_ms)
     year, month = divmod(date.year * 12 + date.month, 12)
-    first = datetime.datetime(year, month + 1, 1, tzinfo=datetime.UTC)
+    first = dt.datetime(year, month + 1, 1, tzinfo=dt.UTC)
     return int(first.timestamp() * 1000)
 
 
-def _date(at_ms: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at_ms // 1000, datetime.UTC)
+def _date(at_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at_ms // 1000, dt.UTC)

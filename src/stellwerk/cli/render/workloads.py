@@ -12,7 +12,7 @@ from stellwerk.client.wire import Row, Usage
 
 
 def columns(now_ms: int, *, owners: bool = False) -> list[Column[Row]]:
-    """What `ps` shows; identifiers, owner and queue with `wide`, `owners` where there are several."""
+    """What `ps` shows; identifiers, owner and queue with `wide`, owners where there are several."""
     return [
         Column("name", "NAME", lambda row: row.name),
         Column("id", "ID", lambda row: row.id, wide=True),

@@ -3,10 +3,10 @@
 from litestar import post
 from litestar.params import JSONBody
 
-from stellwerk.server.handlers.workloads import ITEM_BYTES, caller_of
+from stellwerk.server.handlers.workloads import ITEM_BYTES
 from stellwerk.server.models import PlanAnswer, SubmitItem
 from stellwerk.server.outlook import GivenOutlook
-from stellwerk.server.seeing import AnyRequest
+from stellwerk.server.seeing import AnyRequest, caller_of
 from stellwerk.server.submit import GivenSubmits
 
 

@@ -14,8 +14,8 @@ from stellwerk.core.model.errors import StellwerkError
 from stellwerk.drivers.agents.hands import Hand
 from stellwerk.drivers.local.shared import SharedDriver
 from stellwerk.server.callers import MEDIA_TYPE, Line
-from stellwerk.server.handlers.workloads import caller_of
 from stellwerk.server.patience import TAKES_ITS_TIME
+from stellwerk.server.seeing import caller_of
 from stellwerk.server.services import Given, Services
 
 logger = logging.getLogger("stellwerk.server")
@@ -120,7 +120,7 @@ async def open_session(
 
 
 def _driver(services: Services) -> SharedDriver:
-    if isinstance(services.hosts, SharedDriver):
+    if isinstance(services.hosts, SharedDriver) and services.people.shared:
         return services.hosts
     raise StellwerkError.of(
         "guest/not-shared",

@@ -29,9 +29,7 @@ from stellwerk.server.models import (
     SubmittedMany,
     Until,
 )
-from stellwerk.server.people import Caller, refusal
-from stellwerk.server.policy import Refused, may_have_priority
-from stellwerk.server.seeing import AnyRequest, seeing
+from stellwerk.server.seeing import AnyRequest, caller_of, check_priority, seeing
 from stellwerk.server.services import PROJECT, Given, Services
 from stellwerk.server.submit import GivenSubmits
 from stellwerk.store import WorkloadFilter
@@ -379,20 +377,6 @@ async def _order(
     await services.settled(EFFECT_S)  # it is durable; the effect comes when the engine gets to it
     workload = await services.find(workload.id)
     return Changed(workload.id, workload.name, workload.phase)
-
-
-def check_priority(request: AnyRequest, priority: int) -> None:
-    """Refuses a priority that whoever calls may not give."""
-    eyes = seeing(request)
-    verdict = may_have_priority(eyes.caller.actor, priority, eyes.people.policy)
-    if isinstance(verdict, Refused):
-        raise refusal(verdict)
-
-
-def caller_of(request: AnyRequest) -> Caller:
-    """Who calls, with as whom their work runs."""
-    caller: Caller = request.scope["state"]["caller"]
-    return caller
 
 
 def actor_of(request: AnyRequest) -> str:
