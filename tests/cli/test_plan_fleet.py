@@ -145,6 +145,25 @@ def test_what_is_wrong_may_count_as_not_there(stw: Stw) -> None:
     assert json.loads(record.out)["problems"][0]["code"] == "spec/value"
 
 
+def test_an_expression_that_is_none_is_told_however_lenient(stw: Stw) -> None:
+    """Nothing follows from a policy with it, so a task that names it goes nowhere, and says so."""
+    selector = {"celSelector": {"celExpressions": ["managedCluster.nosuch("]}}
+    spec = json.dumps({"predicates": [{"requiredClusterSelector": selector}]})
+    Path("fleet.yaml").write_text(FLEET.replace("spec: {}", f"spec: {spec}"))
+    other = TRAIN.replace("name: train", "name: free").replace("stellwerk/placement: gpu, ", "")
+    Path("free.yaml").write_text(other)
+    strict = stw("plan", "--fleet", "fleet.yaml", "free.yaml")
+    assert (strict.code, strict.out) == (2, "")
+    assert strict.err.startswith("error[placement/spec]  fleet.yaml:22:87  ")
+    assert "compilation failed: 1:23: " in strict.err
+    lenient = stw("plan", "--fleet", "fleet.yaml", "free.yaml", "--lenient")
+    assert (lenient.code, lenient.err.splitlines()[0]) == (0, strict.err.splitlines()[0])
+    assert "  -> big (2 A100-80GB): starts now, over in 2 h, 4 USD" in lenient.lines
+    named = stw("plan", "--fleet", "fleet.yaml", "train.yaml", "--lenient")
+    assert (named.code, named.out) == (2, "")
+    assert "compilation failed: 1:23: " in named.err
+
+
 @pytest.mark.parametrize(
     ("change", "arguments", "expected"),
     [
@@ -383,7 +402,5 @@ def test_tasks_of_a_pipeline_follow_each_other(stw: Stw) -> None:
     assert starts == [0, 7200, 14_400, 14_400]
     after = [one["clusters"][0].get("after", "") for one in record["tasks"]]
     assert after[:3] == ["", "train", "evaluate"]
-    assert [note for note in record["notes"] if "follows" in note] == [
-        "report-2 follows report, and nobody knows when that is over: "
-        "its times are as if that took none"
-    ]
+    told = "report-2 follows report, and nobody knows when that is over: its times are as if that"
+    assert [note for note in record["notes"] if "follows" in note] == [f"{told} took none"]
