@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from asyncio import BaseTransport, Transport
+from collections.abc import Mapping
 from typing import Any, cast
 
 import h11
@@ -104,7 +105,7 @@ async def authorize(connection: Connection, _handler: BaseRouteHandler) -> None:
         )
     if caller.actor.is_root:
         return
-    rule = rule_of_address(str(connection.scope["method"]), str(connection.scope["path_template"]))
+    rule = rule_of_address(*address_of(connection))
     if rule is None:
         raise StellwerkError.of(
             "auth/no-rule", "this address isn't for everybody", "ask an administrator"
@@ -120,6 +121,12 @@ async def authorize(connection: Connection, _handler: BaseRouteHandler) -> None:
     verdict = may(caller.actor, rule.verb, thing, people.policy)
     if isinstance(verdict, Refused):
         raise refusal(verdict)
+
+
+def address_of(connection: Connection) -> tuple[str, str]:
+    """The method and the template of an address: `GET`, `/v1/workloads/{ref}`."""
+    scope: Mapping[str, Any] = cast("Mapping[str, Any]", connection.scope)
+    return str(scope.get("method", "")), str(scope["path_template"])
 
 
 def _check_token(connection: Connection, access: Access) -> None:

@@ -75,9 +75,8 @@ def test_no_plan_exceeds_a_limit_and_none_holds_back_others(
         limit = limits.of_person(name) if kind == "person" else limits.of_project(name)
         assert not limit.running or tally.running <= limit.running
         assert not limit.gpus or tally.gpus <= limit.gpus
-    codes = {
-        r.code for one in planned.actions if not isinstance(one, StartRun) for r in one.reasons
-    }  # type: ignore[union-attr]
+    told = [one for one in planned.actions if isinstance(one, TellWaiting)]
+    codes = {reason.code for one in told for reason in one.reasons}
     assert codes <= {"limit_running", "limit_gpus", "limit_never"}
     assert len(held) == len(work) or codes
 
