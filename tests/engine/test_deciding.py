@@ -1,12 +1,21 @@
 """Decisions of the worker thread: none that was overtaken is told again."""
 
+from collections.abc import Callable
+
+import pytest
 from msgspec.structs import replace
 
 from stellwerk.core.inventory.live import Inventory
 from stellwerk.core.inventory.merge import Source
 from stellwerk.core.model.cluster import Cluster, Taint
 from stellwerk.core.model.fleet import ClusterSet, Fleet, SetBinding, Told
-from stellwerk.core.model.placement import Placement, Predicate, Toleration
+from stellwerk.core.model.placement import (
+    Placement,
+    Predicate,
+    Prioritizer,
+    SpreadConstraint,
+    Toleration,
+)
 from stellwerk.core.model.selectors import Selector
 from stellwerk.core.model.standing import Standing
 from stellwerk.engine.deciding import Decider
@@ -86,6 +95,36 @@ def test_a_cluster_that_falls_silent_is_left() -> None:
     assert told(one, 300_999) == []
     assert told(one, 301_000) == [(1, ("second",))]
     assert one.requeue_at_ms() == 0
+
+
+BROKEN: dict[str, Callable[[Placement], Placement]] = {
+    "compilation failed": lambda one: replace(one, predicates=(Predicate(cel=("nonsense(",)),)),
+    "isn't from -10 to 10": lambda one: replace(one, prioritizers=(Prioritizer("Cost", 11),)),
+    "value should be empty": lambda one: replace(
+        one, tolerations=(Toleration("k", "Exists", "v"),)
+    ),
+    "incorrect builtin": lambda one: replace(one, prioritizers=(Prioritizer("Coast"),)),
+    "not a percentage": lambda one: replace(one, clusters_per_group="many"),
+    "a skew of 0": lambda one: replace(one, spread=(SpreadConstraint("zone", max_skew=0),)),
+}
+
+
+@pytest.mark.parametrize("wrong", BROKEN)
+def test_what_was_decided_stays_whatever_is_wrong_with_a_new_spec(wrong: str) -> None:
+    """And its condition says what is wrong, until the spec is mended."""
+    one = decider(FIRST, SECOND)
+    one.apply([Standing(of_tier("gold"))], (), ())
+    [first] = (made.answer.decided for made in one.answers(1000))
+    assert first.clusters == ("first",)
+    broken = BROKEN[wrong](of_tier("iron"))
+    one.apply([Standing(broken, version=2, decided=first, decided_for=1)], (), ())
+    [made] = one.answers(2000)
+    decided = made.answer.decided
+    assert (decided.clusters, decided.kept) == (("first",), True)
+    [condition] = [each for each in decided.conditions if each.type == "PlacementMisconfigured"]
+    assert (condition.status, wrong in condition.message) == ("True", True)
+    one.apply([Standing(of_tier("iron"), version=3)], (), ())
+    assert told(one, 3000) == [(3, ("second",))]
 
 
 def test_clusters_that_come_and_go_make_no_new_columns() -> None:
