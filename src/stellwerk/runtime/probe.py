@@ -10,7 +10,7 @@ import platform
 import shutil
 from typing import Optional
 
-from . import cgroups, images, namespaces, nvml, system
+from . import cgroups, claims, images, namespaces, nvml, system
 from .files import JSONObject
 
 _TOOLS = (
@@ -56,6 +56,7 @@ def probe(root: str) -> JSONObject:
         "image_tool": images.find_tool(),
         "namespaces": no_namespaces is None,
         "namespaces_trouble": no_namespaces,
+        "claims": claims.of_others(root),
         **nvml.devices(),
     }
 

@@ -26,6 +26,8 @@ A spec is a JSON object with these fields (those without a default must be there
 - `recover_on_exit_codes` codes that mean what 85 means: saved, put me back.
 - `time_limit_ms` after this long, counted from the start, a notice comes; `window_end_in_ms`
   by then everything is gone, the notice comes one grace earlier. null or 0: no limit.
+- `holds` what the run was given on this machine, for others to be told: `{cpus_milli, memory_bytes,
+  gpus: {INDEX: bytes}}`.
 - `log_limit_bytes` noted when the logs grow past it; at twice the size the run is ended.
 """
 
@@ -121,6 +123,7 @@ class Spec(NamedTuple):
     time_limit_ms: Optional[int]
     window_end_in_ms: Optional[int]
     log_limit_bytes: int
+    holds: dict[str, Any]
 
     @property
     def identity(self) -> Identity:
@@ -254,6 +257,7 @@ def read_spec(raw: JSONObject) -> Spec:
         time_limit_ms=reader.number("time_limit_ms", 0, _LONGEST_TIME_MS) or None,
         window_end_in_ms=reader.number("window_end_in_ms", 0, _LONGEST_TIME_MS) or None,
         log_limit_bytes=reader.number("log_limit_bytes", 0) or DEFAULT_LOG_LIMIT_BYTES,
+        holds=_read_holds(reader),
     )
     _check_whole(spec, reader)
     if reader.problems:
@@ -343,6 +347,13 @@ def _read_mounts(reader: _Reader) -> list[Mount]:
             reader.complain(f"mounts[{index}].{field}", message)
         mounts.append(mount)
     return mounts
+
+
+def _read_holds(reader: _Reader) -> dict[str, Any]:
+    value = reader.get("holds")
+    if value is not None and not isinstance(value, dict):
+        reader.complain("holds", "is no object")
+    return value if isinstance(value, dict) else {}
 
 
 def _read_codes(reader: _Reader) -> list[int]:

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Mapping
 from typing import Optional
 
-from . import preparation, processes, stopping
+from . import claims, preparation, processes, stopping
 from .files import JSONObject, sync_directory, write_json
 from .gang import Barrier
 from .gang import Hands as BarrierHands
@@ -111,6 +111,9 @@ class Wrapper:
             self.message = f"`{self.files.started}` can't be written: {error.strerror}"
             self.cause, self.of_machine = "spawn", True
             return
+        root = self.order.places.root
+        if self.spec.holds:
+            claims.claim(root, self.spec.run, self.spec.holds)
         control = LineReader(self.order.control)
         self.loop.on_readable(control.descriptor, lambda: self._take_orders(control))
         self.loop.on_signal(signal.SIGCHLD, self._reap)
@@ -121,6 +124,8 @@ class Wrapper:
         while not self._is_over:
             self.loop.turn()
         self.before.clean_up()
+        if self.spec.holds:
+            claims.give_back(root, self.spec.run)
 
     def _write_started(self) -> None:
         me = processes.look_up(os.getpid())

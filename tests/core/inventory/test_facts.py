@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from stellwerk.core.inventory.facts import cluster_of, material_change, node_of
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.quantity import GIB
+from stellwerk.core.place.node import NodeRoom
+from stellwerk.core.place.room import capacity
 from stellwerk.testing.builders import a_cluster, a_device, a_node
 
 MIB = GIB // 1024
@@ -99,6 +101,26 @@ def test_what_is_not_known_is_said_and_counts_as_nothing() -> None:
     )
 
 
+def test_what_another_stellwerk_holds_is_not_given_out() -> None:
+    """It is told whose it is, and never counts for more than there is; our own runs are ours."""
+    held = {"user": "bob", "cpus_milli": 3000, "memory_bytes": 2 * GIB, "gpus": {"0": 10 * GIB}}
+    ours = {"run": "w-1-1", "user": "ann", "cpus_milli": 9_000_000}
+    cards = [gpu(0, memory_used_bytes=0), gpu(1, memory_used_bytes=0)]
+    node = node_of(facts(gpus=cards, claims=[{**held, "run": "w-9-1"}, ours]), runs=("w-1-1",))
+    assert (node.foreign_cpus_milli, node.foreign_memory_bytes) == (3000, 2 * GIB)
+    assert [device.foreign_bytes for device in node.devices] == [10 * GIB, 0]
+    assert node.note == "taken by another Stellwerk (bob): 3 CPUs, 2 GiB, 10 GiB of GPU 0"
+    room = NodeRoom(node)
+    assert (room.cpus_milli, room.memory_bytes) == (
+        node.cpus_milli - 3000,
+        node.memory_bytes - 2 * GIB,
+    )
+    whole = capacity(cluster_of(facts(claims=[held]), name="lab7", driver="local"))
+    assert whole.nodes["lab7"].cpus_milli == node.cpus_milli
+    greedy = node_of(facts(claims=[{"cpus_milli": 10**12, "memory_bytes": 10**18}]))
+    assert (NodeRoom(greedy).cpus_milli, NodeRoom(greedy).memory_bytes) == (0, 0)
+
+
 def test_missing_gpus_are_noted_where_somebody_expects_them() -> None:
     """No driver on a machine without GPUs is no trouble; a driver's tool without GPUs is one."""
     assert node_of(facts()).note == ""
@@ -176,7 +198,7 @@ VALUE = st.none() | st.integers(-5, 1 << 50) | st.text(max_size=3)
 
 @given(
     found=st.fixed_dictionaries(
-        {}, optional={key: VALUE for key in facts() if key not in {"gpus", "tools", "cpus"}}
+        {}, optional={key: VALUE for key in facts(claims=0) if key not in {"gpus", "tools", "cpus"}}
     )
 )
 def test_facts_of_another_version_give_a_legal_node(found: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.cluster import Cluster, Device, Node
 from stellwerk.core.model.devices import find_device, kind_of_device
-from stellwerk.core.model.quantity import GIB, MIB
+from stellwerk.core.model.quantity import GIB, MIB, show_bytes
 from stellwerk.core.model.resources import IMAGES, NAMESPACES
 
 Facts = Mapping[str, Any]
@@ -45,7 +45,11 @@ def cluster_of(facts: Facts, *, name: str, driver: str, runs: Collection[str] = 
 def node_of(facts: Facts, runs: Collection[str] = ()) -> Node:
     """One machine; the disk it can give is what is free on it now."""
     notes: list[str] = []
-    devices = _devices(facts.get("gpus") or (), runs, notes)
+    claims = _claims(facts.get("claims"), runs)
+    devices = tuple(
+        _with_claim(device, _of_gpu(claims, device.index))
+        for device in _devices(facts.get("gpus") or (), runs, notes)
+    )
     trouble = facts.get("gpu_trouble")
     if trouble and "nvidia-smi" in (facts.get("tools") or ()):
         notes.append(f"GPUs can't be seen: {trouble}")
@@ -57,16 +61,54 @@ def node_of(facts: Facts, runs: Collection[str] = ()) -> Node:
     ):
         if not facts.get(field) and facts.get(field) != 0:
             notes.append(f"{what} could not be found out")
+    cpus_milli = int((facts.get("cpus") or 0) * 1000)
+    memory_bytes = _number(facts.get("memory_bytes"))
+    if claims:
+        notes.append(_claimed(claims))
     return Node(
         name=str(facts.get("hostname") or "localhost"),
-        cpus_milli=int((facts.get("cpus") or 0) * 1000),
-        memory_bytes=_number(facts.get("memory_bytes")),
+        cpus_milli=cpus_milli,
+        memory_bytes=memory_bytes,
         disk_bytes=_number(facts.get("disk_free_bytes")),
         devices=devices,
         boot_id=str(facts.get("boot_id") or ""),
         machine_id=str(facts.get("machine_id") or ""),
         note="; ".join(notes),
+        foreign_cpus_milli=min(cpus_milli, _sum_of(claims, "cpus_milli")),
+        foreign_memory_bytes=min(memory_bytes, _sum_of(claims, "memory_bytes")),
     )
+
+
+def _claims(said: object, runs: Collection[str]) -> list[Facts]:
+    """What others say that they hold; a run of ours is no other's, whoever tells of it."""
+    listed = said if isinstance(said, list | tuple) else ()
+    return [one for one in listed if isinstance(one, Mapping) and one.get("run") not in runs]
+
+
+def _gpus_of(claim: Facts) -> Mapping[str, Any]:
+    gpus = claim.get("gpus")
+    return gpus if isinstance(gpus, Mapping) else {}
+
+
+def _sum_of(claims: Sequence[Facts], field: str) -> int:
+    return sum(_number(one.get(field)) for one in claims)
+
+
+def _of_gpu(claims: Sequence[Facts], index: int) -> int:
+    return sum(_number(_gpus_of(one).get(str(index))) for one in claims)
+
+
+def _claimed(claims: Sequence[Facts]) -> str:
+    """Who holds how much of a machine besides us: other Stellwerks say so of their runs."""
+    parts = []
+    if cpus := _sum_of(claims, "cpus_milli"):
+        parts.append(f"{cpus / 1000:g} CPU{'' if cpus == 1000 else 's'}")
+    if memory := _sum_of(claims, "memory_bytes"):
+        parts.append(show_bytes(memory))
+    gpus = sorted({int(key) for one in claims for key in _gpus_of(one) if str(key).isdecimal()})
+    parts += [f"{show_bytes(_of_gpu(claims, index))} of GPU {index}" for index in gpus]
+    whose = ", ".join(sorted({str(one.get("user") or "?") for one in claims}))
+    return f"taken by another Stellwerk ({whose}): {', '.join(parts) or 'nothing that counts'}"
 
 
 def material_change(old: Cluster | None, new: Cluster) -> bool:
@@ -146,6 +188,12 @@ def _foreign(index: int, gpu: Facts, total: int, runs: Collection[str], notes: l
         ours = []
     foreign = _number(used) - sum(_number(each.get("memory_bytes")) for each in ours)
     return 0 if foreign < UNNOTICED_BYTES else min(foreign, total)
+
+
+def _with_claim(device: Device, claimed: int) -> Device:
+    """What others have claimed of a device counts before they use it; the greater of the two."""
+    held = min(device.memory_bytes, max(device.foreign_bytes, claimed))
+    return replace(device, foreign_bytes=held)
 
 
 def _number(value: object) -> int:

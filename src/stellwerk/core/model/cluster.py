@@ -31,6 +31,8 @@ class Device(Struct, frozen=True, omit_defaults=True):
 class Node(Struct, frozen=True, omit_defaults=True):
     """One machine of a cluster with what it can give (allocatable, not what is free now).
 
+    ``foreign_cpus_milli`` and ``foreign_memory_bytes`` are what others hold of it, who say so.
+
     ``domains`` says where it stands inside the cluster, by level: rack, switch, host.
     """
 
@@ -45,6 +47,8 @@ class Node(Struct, frozen=True, omit_defaults=True):
     address: str = ""
     note: str = ""
     domains: dict[str, str] = {}
+    foreign_cpus_milli: int = 0
+    foreign_memory_bytes: int = 0
 
 
 class Taint(Struct, frozen=True, omit_defaults=True):

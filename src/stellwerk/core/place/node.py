@@ -23,8 +23,8 @@ class NodeRoom:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.cpus_milli = node.cpus_milli
-        self.memory_bytes = node.memory_bytes
+        self.cpus_milli = node.cpus_milli - node.foreign_cpus_milli
+        self.memory_bytes = node.memory_bytes - node.foreign_memory_bytes
         self.disk_bytes = node.disk_bytes
         self.device_bytes = {device.index: device.memory_bytes for device in node.devices}
 

@@ -133,6 +133,8 @@ def capacity(cluster: Cluster) -> Room:
             node,
             state="ready",
             devices=tuple(replace(device, foreign_bytes=0) for device in node.devices),
+            foreign_cpus_milli=0,
+            foreign_memory_bytes=0,
         )
         for node in cluster.nodes
     )

@@ -58,6 +58,23 @@ def spec_of(order: StartOrder) -> dict[str, Any]:
         "time_limit_ms": order.time_limit_ms or None,
         "window_end_in_ms": None,
         "log_limit_bytes": order.log_limit_bytes,
+        **({"holds": held} if (held := holds_of(order)) else {}),
+    }
+
+
+def holds_of(order: StartOrder) -> dict[str, Any]:
+    """What a run was given on the machines of its ranks, as other Stellwerks there are told."""
+    if order.allocation is None:
+        return {}
+    nodes = {rank.node for rank in order.ranks}
+    parts = [part for part in order.allocation.nodes if part.node in nodes]
+    gpus: dict[str, int] = {}
+    for share in (share for part in parts for share in part.devices):
+        gpus[str(share.index)] = gpus.get(str(share.index), 0) + share.memory_bytes
+    return {
+        "cpus_milli": sum(part.cpus_milli for part in parts),
+        "memory_bytes": sum(part.memory_bytes for part in parts),
+        "gpus": gpus,
     }
 
 
