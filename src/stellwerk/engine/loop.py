@@ -30,7 +30,6 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.limits import NO_LIMITS, Limits
-from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.reports import (
     ClusterReport,
     Inventory,
@@ -42,7 +41,6 @@ from stellwerk.core.model.reports import (
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
-from stellwerk.core.queueing_objects import QueueingNow, queueing_now
 from stellwerk.core.standing import OwnMade, on_answers, on_own_answers
 from stellwerk.core.state import IMAGE_SCHEMA, State, fold
 from stellwerk.core.version import CORE_VERSION
@@ -167,14 +165,6 @@ class Engine:
     def lengths(self) -> History:
         """What is known of how long work runs; any thread may ask it."""
         return self.state.lengths
-
-    def queue_objects(self) -> QueueObjects:
-        """The objects of queueing as they are now; any thread may ask."""
-        return self.state.queueing.objects
-
-    def queueing(self) -> QueueingNow:
-        """The objects of queueing with all live work, as they are now."""
-        return queueing_now(self.state)
 
     def usage(self, run: RunId) -> Usage | None:
         """What a live run uses, as last sampled."""

@@ -18,10 +18,9 @@ from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.ids import RunId
-from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Run, Workload
-from stellwerk.core.queueing_objects import QueueingNow
+from stellwerk.core.state import State
 from stellwerk.core.view import View
 from stellwerk.drivers.base import DriverError, Folders, Tidies
 from stellwerk.engine.placements import Placements
@@ -111,12 +110,9 @@ class Engine(Protocol):
         """What is known of how long work runs; any thread may ask it."""
         ...
 
-    def queue_objects(self) -> QueueObjects:
-        """The objects of queueing as they are now; any thread may ask."""
-        ...
-
-    def queueing(self) -> QueueingNow:
-        """The objects of queueing with all live work, as they are now."""
+    @property
+    def state(self) -> State:
+        """The live state; only the loop that changes it may go through it."""
         ...
 
     def usage(self, run: RunId) -> Usage | None:

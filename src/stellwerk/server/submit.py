@@ -104,7 +104,7 @@ class Submits:
         return accept(item, self._read, around)
 
     def _around(self, caller: Caller) -> Surroundings:
-        store, queueing = self._services.store, self._services.engine.queue_objects()
+        store, queueing = self._services.store, self._services.engine.state.queueing.objects
         return Surroundings(
             clusters=[cluster for cluster, _ in store.clusters()],
             known_secrets={info.name for info in store.secrets.list(PROJECT, caller.actor.name)},

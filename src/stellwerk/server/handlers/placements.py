@@ -9,6 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec.structs import replace
 
 from stellwerk.core.model.commands import DeletePlacement
+from stellwerk.core.queueing_objects import queueing_now
 from stellwerk.server import applying
 from stellwerk.server import standing_models as models
 from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
@@ -16,7 +17,7 @@ from stellwerk.server.placement_differences import difference as compare
 from stellwerk.server.placements import PlacementPages
 from stellwerk.server.queueing import consequences_of
 from stellwerk.server.seeing import AnyRequest
-from stellwerk.server.services import PROJECT, SETTLE_S, Given
+from stellwerk.server.services import PROJECT, SETTLE_S, Given, Services
 from stellwerk.store import NewCommand
 
 FLEET_BYTES = 300 * 2**20
@@ -31,7 +32,7 @@ SecondOf = Annotated[str, QueryParameter(name="second", description="The id of a
 
 
 @post(
-    ["/apply", "/fleet/apply"],
+    "/apply",
     tags=["fleet"],
     summary="Apply a file",
     status_code=200,
@@ -45,10 +46,28 @@ async def apply(
     can't be understood or decided is refused with every problem at once, and nothing of the file
     counts. A dry run tells what would become of it.
     """
+    return await _apply(data, request, services)
+
+
+@post(
+    "/fleet/apply",
+    tags=["fleet"],
+    summary="Apply a file, by the older address",
+    status_code=200,
+    request_max_body_size=FLEET_BYTES,
+)
+async def apply_fleet(
+    data: JSONBody[models.ApplyBody], request: AnyRequest, services: Given
+) -> models.Applied:
+    """The same as `POST /v1/apply`."""
+    return await _apply(data, request, services)
+
+
+async def _apply(data: models.ApplyBody, request: AnyRequest, services: Services) -> models.Applied:
     store, engine = services.store, services.engine
     async with services.applying:
         await services.settled(SETTLE_S)
-        queueing = engine.queueing()
+        queueing = queueing_now(engine.state)
         one = await asyncio.to_thread(applying.read, data, services.clock.now_ms(), queueing)
         was = await asyncio.to_thread(applying.before, store, one.name)
         if data.dry_run:
@@ -183,6 +202,7 @@ async def difference(first: FirstOf, second: SecondOf, services: Given) -> model
 
 HANDLERS = [
     apply,
+    apply_fleet,
     list_placements,
     show_placement,
     delete_placement,

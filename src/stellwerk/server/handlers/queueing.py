@@ -10,6 +10,7 @@ from litestar.params import JSONBody, QueryParameter
 from stellwerk.core.model.commands import DeleteQueueObjects
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.queueing_changes import changes_of
+from stellwerk.core.queueing_objects import queueing_now
 from stellwerk.server import queueing
 from stellwerk.server import queueing_models as models
 from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
@@ -34,7 +35,7 @@ async def list_objects(
 ) -> models.Objects:
     """Objects as they were written, with who applied them and when."""
     await services.settled(SETTLE_S)
-    now = services.engine.queueing()
+    now = queueing_now(services.engine.state)
     counts: dict[str, int] = {}
     for key in now.kept:
         counts[key.kind] = counts.get(key.kind, 0) + 1
@@ -68,7 +69,7 @@ async def delete_objects(
     """
     async with services.applying:
         await services.settled(SETTLE_S)
-        now = services.engine.queueing()
+        now = queueing_now(services.engine.state)
         keys = tuple(dict.fromkeys(queueing.key_of(one) for one in data.objects))
         if problems := queueing.missing(now.kept, keys):
             raise StellwerkError(problems)
@@ -93,7 +94,7 @@ async def delete_objects(
 async def list_queues(services: Given) -> models.QueueRows:
     """Each ClusterQueue with how many wait, hold quota and run, and what of it is used."""
     await services.settled(SETTLE_S)
-    now = services.engine.queueing()
+    now = queueing_now(services.engine.state)
     rows = await asyncio.to_thread(queueing.queue_rows, now)
     return models.QueueRows(rows, services.store.seq())
 
@@ -104,7 +105,7 @@ async def show_quota(services: Given, name: QueueOf = "") -> models.Quota:
     uses, and could use more now.
     """
     await services.settled(SETTLE_S)
-    now = services.engine.queueing()
+    now = queueing_now(services.engine.state)
     rows = await asyncio.to_thread(queueing.quota_rows, now.objects, now.live, name)
     return models.Quota(rows, services.store.seq())
 
