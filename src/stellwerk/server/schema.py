@@ -22,6 +22,7 @@ TAGS = [
     Tag("server", "The server itself."),
     Tag("workloads", "Submitting, watching and steering work."),
     Tag("fleet", "What there is to run on."),
+    Tag("queues", "Who may use how much, and what is used."),
     Tag("events", "The journal, as it grows."),
     Tag("content", "Code and files by the hash of their content."),
 ]
