@@ -89,11 +89,22 @@ class QueuedWorld(World):
             if isinstance(event, ev.RoomClaimed):
                 self.promises += event.claim is not None
                 self.taken_back += event.claim is None
+            elif isinstance(event, ev.RunEnded) and event.end.how == "declared_lost":
+                self.alive.pop(event.run, None)
 
     def cycle(self) -> None:
         """As any cycle, with a second plan after its own."""
         super().cycle()
         self.planned()
+
+    def rest(self) -> Plan:
+        """The plan when there is nothing more to do at this moment."""
+        for _ in range(20):
+            found = self.planned()
+            if not found.actions:
+                break
+            self.cycle()
+        return found
 
     def settle(self) -> None:
         """As any world, when all is within reach and there is quota for everybody."""

@@ -64,8 +64,7 @@ def test_no_fault_breaks_quota_or_a_promise(seed: int) -> None:
     world = QueuedWorld(seed)
     for _ in range(STEPS):
         world.step()
-    world.cycle()
-    assert world.planned().actions == ()
+    assert world.rest().actions == ()
     world.settle()
     assert [key for key, phase in world.accepted.items() if phase == "accepted"] == []
 

@@ -15,6 +15,7 @@ from stellwerk.core.model.decisions import Candidate, Decision, Inputs
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.candidates import answering, avoided, cannot, serves
 from stellwerk.core.place.decide import Chosen, chosen, rank, reasons_of, waiting
@@ -34,6 +35,9 @@ OVERTAKEN_MS = 10 * 60_000
 STARTS_PER_CYCLE = 256
 KEPT_AT_ONCE = 8
 """Workloads for which room is kept at a time: the first in the queue, others follow them."""
+
+PROMISES_AT_ONCE = 32
+"""Workloads for which others are being stopped at a time: this bounds the churn."""
 
 _Turn = tuple[tuple[Share, ...], int, int]
 
@@ -76,6 +80,8 @@ class _Cycle:
         self.bounded = Bounded(view.placements, self.rooms, Limited(view.limits, held), view.own)
         self.quotas = quotas_of(view, memory, self.bounded)
         self.claimed: dict[WorkloadId, None] = {}
+        self.promises = 0
+        self.searched: dict[ShapeId, None] = {}
         self.by_name = {room.cluster.name: room for room in self.rooms}
         self.versions = {part.cluster.name: part.version for part in view.clusters}
         self.facts = {part.cluster.name: part.facts for part in view.clusters}
@@ -86,6 +92,7 @@ class _Cycle:
         self.starts = 0
         self.complete = False
         self.again = False
+        self.room_state = memory.generation
         self.promised: dict[ShapeId, tuple[str, ...]] = {}
 
     def start(self) -> None:
@@ -136,10 +143,6 @@ class _Cycle:
     def _consider_bound(self, quotas: Quotas, door: Door, head: Head, shape: ShapeView) -> bool:
         """The same for one that quota binds; who was promised a place is handled already."""
         queue = door.queue
-        known = (self.memory.generation, -head.priority, head.order)
-        is_known = self.memory.bound.get(shape.id) == known and not self._touched
-        if not is_known:
-            self.memory.recheck.pop(shape.id, None)
         if head.id in self.claimed:
             self.blocked[shape.id] = None
             return True
@@ -150,18 +153,18 @@ class _Cycle:
             self.blocked[shape.id] = None
             quotas.behind[shape.id] = quotas.closed[queue.name]
             return False
-        if not is_known:
+        self.searched[shape.id] = None
+        if not quotas.is_known(queue, head, shape.id, self.room_state):
             placed = quotas.place(queue, shape)
             if placed is not None:
                 self._start_bound(quotas, queue, head, shape, placed)
                 return True
-            if self._promise(quotas, queue, head, shape):
+            if self.promises < PROMISES_AT_ONCE and self._promise(quotas, queue, head, shape):
                 return True
+            quotas.note(queue, head, shape.id, self.room_state)
         self.blocked[shape.id] = None
-        if not self._touched:
-            self.memory.bound[shape.id] = known
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
-        if quotas.keep(queue, shape, overtaken=overtaken) and overtaken:
+        if quotas.keep(queue, shape, overtaken=overtaken):
             for labels in quotas.labels(queue, shape)[:1]:
                 self._keep_room(head, shape, quotas.by_flavor.bounded(labels))
         if queue.spec.strategy == "StrictFIFO":
@@ -192,6 +195,7 @@ class _Cycle:
         for stop in found.stops:
             quotas.quota.leave(stop.workload)
         self._count(quotas, queue, head.name, found.claim)
+        self.promises += 1
         self.claimed[head.id] = None
         self.promised[shape.id] = tuple(quotas.quota.held[one.workload].name for one in found.stops)
         self.blocked[shape.id] = None
@@ -200,7 +204,12 @@ class _Cycle:
     def _count(self, quotas: Quotas, queue: QueueState, name: str, claim: Claim) -> None:
         """Counts a promise beside what those hold who are in its way."""
         quotas.take(queue, claim.holding)
+        self._changes(claim.allocation.cluster, claim.allocation.nodes)
         self.by_name[claim.allocation.cluster].keep(claim.allocation.nodes, name)
+
+    def _changes(self, cluster: str, parts: tuple[NodeAllocation, ...]) -> None:
+        """Notes what was done to the rooms, so that equal states of them are seen to be equal."""
+        self.room_state = hash((self.room_state, cluster, parts))
 
     def _keep_promises(self) -> None:
         """Starts who was promised a place that is free now; who can't have it waits as before."""
@@ -213,6 +222,7 @@ class _Cycle:
                 self._take_back(one)
             elif one.live:
                 self._count(quotas, queue, one.name, claim)
+                self.promises += 1
                 self.promised[one.shape.id] = one.live
             elif (
                 quotas.quota.fits(queue, claim.holding.usage)
@@ -248,7 +258,7 @@ class _Cycle:
 
     @property
     def _touched(self) -> bool:
-        return bool(self.starts or self.kept or (self.quotas and self.quotas.counted))
+        return bool(self.starts or self.kept or self.promised)
 
     def _start(self, head: Head, shape: ShapeView) -> None:
         found = self.bounded.candidates(shape.shape, shape.id)
@@ -274,6 +284,7 @@ class _Cycle:
             )
         )
         self.starts += 1
+        self._changes(cluster, allocation.nodes)
         self.by_name[cluster].take(allocation)
         self.bounded.limited.take(allocation)
 
@@ -308,6 +319,7 @@ class _Cycle:
                 if nearest is None or key < nearest[:3]:
                     nearest = (*key, given)
         if nearest is not None:
+            self._changes(nearest[2], nearest[3].parts)
             self.by_name[nearest[2]].keep(nearest[3].parts, head.name)
             self.kept += 1
 
@@ -323,7 +335,7 @@ class _Cycle:
             waits = shape.waits
             if shape.id not in self.blocked:
                 continue
-            if waits is not None and self.memory.told.get(shape.id) == generation:
+            if waits is not None and self._is_told(shape, generation):
                 continue
             why = self._why(shape)
             reasons = why.reasons
@@ -332,16 +344,26 @@ class _Cycle:
                 decision = waiting(shape.shape, why.found(), rooms, reasons, inputs, why.said())
                 self.decisions.append(decision)
                 told.append(TellWaiting(shape.id, decision.id, reasons))
+            elif why.state is not None:
+                self.memory.told_bound[shape.id] = why.state
             elif generation >= 0:
                 self.memory.told[shape.id] = generation
         self.memory.forget_all_but(len(self.view.shapes))
         return told
 
+    def _is_told(self, shape: ShapeView, generation: int) -> bool:
+        """Whether nothing has changed since it was found that nothing new is to be told."""
+        door = self.quotas.door(shape.shape) if self.quotas is not None else None
+        if self.quotas is None or door is None:
+            return self.memory.told.get(shape.id) == generation
+        stopped = self.promised.get(shape.id, ())
+        return self.quotas.is_told(door, shape.id, stopped, self.room_state)
+
     def _why(self, shape: ShapeView) -> Why:
         """Why a shape waits, as it is at the end of the cycle."""
         door = self.quotas.door(shape.shape) if self.quotas is not None else None
         if self.quotas is not None and door is not None:
-            return self.quotas.why(door, shape, self.promised.get(shape.id, ()))
+            return self.quotas.why(door, shape, self.promised.get(shape.id, ()), self.room_state)
         found = self.bounded.candidates(shape.shape, shape.id)
         said = NOT_BOUND if self.quotas is not None else None
         return Why(reasons_of(found), lambda: found, lambda: said)
@@ -354,8 +376,8 @@ class _Cycle:
                 due = shape.heads[0].queued_ms + OVERTAKEN_MS
                 if due > self.view.now_ms:
                     times.append(due)
-                at, due = self.memory.recheck.get(shape.id, (-1, 0))
-                if at == self.memory.generation:
+                due = self.memory.recheck.get(shape.id, 0) if shape.id in self.searched else 0
+                if due > self.view.now_ms:
                     times.append(due)
         return min(times, default=0)
 

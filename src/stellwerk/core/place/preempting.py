@@ -45,10 +45,11 @@ def promise(
     """Finds whom to stop for a workload that doesn't fit, by quota or by room."""
     quota, now_ms = quotas.quota, quotas.view.now_ms
     asked = quotas.asked(queue, shape)
-    state = (quota.state_of(queue), hash((head.priority, head.order)))
-    if not queue.may_preempt or quotas.memory.short.get(shape.id) == state:
-        return None
     consulted = bool(asked.fitting)
+    if not queue.may_preempt:
+        if not consulted:
+            quotas.note_short(queue, head, shape.id)
+        return None
     workload = as_queued(head.id, "", head.priority, head.order, 0, None)
     for offer in sorted(asked.offers, key=lambda one: _turn(one, ordered=shape.shape.ordered)):
         if offer.option.short and not offer.option.stops:
@@ -62,9 +63,9 @@ def promise(
             return _promise(quotas, queue, head, offer, victims, trial, inputs)
     until_ms = quota.spared_until_ms(queue, now_ms)
     if until_ms:
-        quotas.memory.recheck[shape.id] = quotas.memory.generation, until_ms
-    elif not consulted:
-        quotas.memory.short[shape.id] = state
+        quotas.memory.recheck[shape.id] = until_ms
+    if not consulted:
+        quotas.note_short(queue, head, shape.id)
     return None
 
 

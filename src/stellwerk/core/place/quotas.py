@@ -26,7 +26,7 @@ from stellwerk.core.queue.options import Labels, Option, Rank
 from stellwerk.core.queue.quota import Door, Quota
 from stellwerk.core.queue.reasons import quota_reasons, told_of
 from stellwerk.core.queue.shares import Share
-from stellwerk.core.view import ShapeView, View
+from stellwerk.core.view import Head, ShapeView, View
 
 NOT_BOUND = QuotaSaid()
 
@@ -76,11 +76,15 @@ class Asked(NamedTuple):
 
 
 class Why(NamedTuple):
-    """Why a shape waits; candidates and what the queue said are made when they are asked for."""
+    """Why a shape waits; candidates and what the queue said are made when they are asked for.
+
+    ``state`` is what all that follows from, where quota binds it.
+    """
 
     reasons: tuple[Reason, ...]
     found: Callable[[], list[Found]]
     said: Callable[[], QuotaSaid | None]
+    state: tuple[object, ...] | None = None
 
 
 class Quotas:
@@ -161,15 +165,51 @@ class Quotas:
             if room.cluster.name not in names
         ]
 
+    def is_known(self, queue: QueueState, head: Head, id: ShapeId, room_state: int) -> bool:
+        """Whether it was found before, in an equal state, that a head can't start.
+
+        If it wasn't, what was found is forgotten.
+        """
+        memory, state = self.memory, self.quota.state_of(queue)
+        turn = (head.priority, head.order)
+        same = memory.bound.get(id) == (state, room_state, *turn)
+        known = same or memory.short.get(id) == (state, *turn)
+        due_ms = memory.recheck.get(id, 0)
+        if known and not 0 < due_ms <= self.view.now_ms:
+            return True
+        for found in (memory.bound, memory.short, memory.recheck):
+            found.pop(id, None)
+        return False
+
+    def note(self, queue: QueueState, head: Head, id: ShapeId, room_state: int) -> None:
+        """Remembers that a head can't start."""
+        turn = (head.priority, head.order)
+        self.memory.bound[id] = (self.quota.state_of(queue), room_state, *turn)
+
+    def note_short(self, queue: QueueState, head: Head, id: ShapeId) -> None:
+        """Remembers that quota alone keeps a head, and nobody can be stopped for it."""
+        turn = (head.priority, head.order)
+        self.memory.short[id] = (self.quota.state_of(queue), *turn)
+
+    def is_told(self, door: Door, id: ShapeId, stopped: tuple[str, ...], room_state: int) -> bool:
+        """Whether nothing changed since nothing new was to be told of a shape."""
+        known = self.memory.told_bound.get(id)
+        if known is None or door.queue is None or door.reason is not None:
+            return known == (str(door.reason),)
+        about = (self.quota.state_of(door.queue), stopped, self.behind.get(id, ""))
+        return known in (about, (*about, room_state))
+
     def keep(self, queue: QueueState, shape: ShapeView, *, overtaken: bool) -> bool:
-        """Keeps what a blocked head waits for of its quota; whether its room may be kept too.
+        """Keeps what a blocked head waits for of its quota; whether its room is to be kept too.
 
         That is so for the first head of a queue that lets nobody pass, or that was passed for long.
         """
         strict = queue.spec.strategy == "StrictFIFO"
+        if not (strict or overtaken):
+            return False
         asked = self.asked(queue, shape)
-        has_quota = bool(asked.fitting)
-        if not (strict or overtaken) or queue.name in self._kept or not asked.offers:
+        has_quota = bool(asked.fitting) and overtaken
+        if queue.name in self._kept or not asked.offers:
             return has_quota
         self._kept[queue.name] = None
         best = min(asked.offers, key=lambda one: (one.alternative, one.option.rank))
@@ -191,14 +231,16 @@ class Quotas:
             return None
         return door.queue
 
-    def why(self, door: Door, shape: ShapeView, stopped: tuple[str, ...]) -> Why:
+    def why(self, door: Door, shape: ShapeView, stopped: tuple[str, ...], room_state: int) -> Why:
         """Why a shape doesn't start, as it is now; ``stopped`` are those stopped for its head."""
         queue = door.queue
         if queue is None or door.reason is not None:
             refused = () if door.reason is None else (door.reason,)
-            return Why(refused, list, lambda: QuotaSaid(door.name))
+            return Why(refused, list, lambda: QuotaSaid(door.name), (str(door.reason),))
         offers = self.asked(queue, shape).offers
         fitting = self.asked(queue, shape).fitting
+
+        about = (self.quota.state_of(queue), stopped, self.behind.get(shape.id, ""))
 
         def said() -> QuotaSaid:
             return self.said(queue, shape)
@@ -208,19 +250,21 @@ class Quotas:
 
         if shape.id in self.behind:
             params: dict[str, Param] = {"name": self.behind[shape.id], "queue": queue.name}
-            return Why((Reason("queue_strict", params),), every, said)
+            return Why((Reason("queue_strict", params),), every, said, about)
         if stopped:
             params = {"name": stopped[0]}
             if len(stopped) > 1:
                 params["others"] = len(stopped) - 1
-            return Why((Reason("queue_victims", params),), every, said)
+            return Why((Reason("queue_victims", params),), every, said, about)
         if not fitting:
-            return Why(quota_reasons(queue, self.asked(queue, shape).all_verdicts), every, said)
+            return Why(
+                quota_reasons(queue, self.asked(queue, shape).all_verdicts), every, said, about
+            )
         found = self._candidates(fitting, shape)
         reasons = reasons_of(found) or (Reason("queue_passed"),)
         if not any(self.by_flavor.rooms(one.option.labels) for one in fitting):
             reasons = (_no_cluster(queue, fitting[0].option),)
-        return Why(reasons, lambda: found, said)
+        return Why(reasons, lambda: found, said, (*about, room_state))
 
     def _candidates(self, offers: list[Offer], shape: ShapeView) -> list[Found]:
         """Every cluster that carries the labels of an offer, each once for an alternative."""
@@ -243,17 +287,16 @@ def quotas_of(view: View, memory: Memory, bounded: Bounded) -> Quotas | None:
         if memory.quota is not None:
             memory.quota = None
             memory.generation += 1
+            memory.forget_bound()
         return None
     if memory.quota is None or memory.quota.objects is not objects:
         memory.quota = Quota(objects)
-        memory.short.clear()
         memory.generation += 1
-    changed = memory.quota.begin(view.held)
-    now_ms, before_ms, memory.now_ms = view.now_ms, memory.now_ms, view.now_ms
-    at = memory.generation
-    due = any(since == at and ms <= now_ms for since, ms in memory.recheck.values())
-    if changed or due or now_ms < before_ms:
-        memory.generation += 1
+        memory.forget_bound()
+    memory.quota.begin(view.held)
+    if view.now_ms < memory.now_ms:
+        memory.forget_bound()
+    memory.now_ms = view.now_ms
     return Quotas(view, memory.quota, memory, bounded)
 
 

@@ -134,10 +134,10 @@ class Memory:
 
     ``generation`` counts the changes of any room. ``blocked`` says of a shape in which generation
     it was found that it fits nowhere, ``told`` in which nothing new was to be told of it.
-    ``quota`` is the tree with its usage. ``bound`` says as ``blocked`` of a shape that quota binds
-    in which generation, and with which head. ``short`` says of a shape in which state of its tree, and
-    with which head, nobody could be stopped for it, ``recheck`` in which generation that was so
-    because some are spared, and until when; ``now_ms`` is when it was last asked.
+    ``quota`` is the tree with its usage. ``bound`` says of a shape that quota binds in which state
+    of its tree and of the rooms it can't start, and with which head, ``short`` the same where rooms
+    don't matter, and ``told_bound`` when nothing new was to be told of it. At ``recheck`` somebody
+    may be stopped for it who is spared; ``now_ms`` is when all this was last asked.
     """
 
     def __init__(self) -> None:
@@ -148,9 +148,10 @@ class Memory:
         self._placements: object = None
         self.quota: Quota | None = None
         self.now_ms = 0
-        self.short: dict[ShapeId, tuple[int, int]] = {}
-        self.bound: dict[ShapeId, tuple[int, int, int]] = {}
-        self.recheck: dict[ShapeId, tuple[int, int]] = {}
+        self.short: dict[ShapeId, tuple[int, ...]] = {}
+        self.bound: dict[ShapeId, tuple[int, ...]] = {}
+        self.told_bound: dict[ShapeId, tuple[object, ...]] = {}
+        self.recheck: dict[ShapeId, int] = {}
 
     def placements(self, decided: object) -> None:
         """Takes the decisions about placements: with others, verdicts on whole shapes are void."""
@@ -183,9 +184,9 @@ class Memory:
                 one.whole.forget()
         if len(self.blocked) + len(self.told) > most:
             self.blocked, self.told = {}, {}
-        if len(self.short) > most:
-            self.short = {}
-        if len(self.recheck) > most:
-            self.recheck = {}
-        if len(self.bound) > most:
-            self.bound = {}
+        if len(self.bound) + len(self.told_bound) > most:
+            self.forget_bound()
+
+    def forget_bound(self) -> None:
+        """Drops what was found for shapes that quota binds."""
+        self.bound, self.short, self.told_bound, self.recheck = {}, {}, {}, {}
