@@ -1,13 +1,7 @@
 """Decides where a cluster lies, and whether data may lie there."""
 
 from stellwerk.core.model.cluster import Cluster
-
-REGION_KEYS = (
-    "region",
-    "region.open-cluster-management.io",
-    "topology.kubernetes.io/region",
-)
-"""Claims and labels that tell the region, in the order in which they are believed."""
+from stellwerk.core.model.domains import REGION_KEYS
 
 
 def region_of(cluster: Cluster) -> str:

@@ -32,13 +32,12 @@ from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.selectors import labels, texts
 from stellwerk.core.model.cluster import Costs, ScoreObject
 from stellwerk.core.model.devices import find_device
+from stellwerk.core.model.domains import REGION_LABEL, ZONE_LABEL
 from stellwerk.core.model.fleet import SET_LABEL, ClusterSet
 from stellwerk.core.model.resources import Allocation
 
 API_VERSION = "stellwerk/v1"
 TYPES = ("machine", "room", "slurm", "kubernetes", "cloud")
-REGION_LABEL = "topology.kubernetes.io/region"
-ZONE_LABEL = "topology.kubernetes.io/zone"
 WINDOW_HELP = "write `{from: 2026-12-01T18:00:00Z, to: 2026-12-02T07:00:00Z}`"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _COPIED = ("driver", "owner", "speed", "reliability")

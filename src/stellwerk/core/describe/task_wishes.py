@@ -14,6 +14,7 @@ from stellwerk.core.describe.fleet_amounts import from_text
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.placement_extras import EXTRAS as OF_PLACEMENTS
 from stellwerk.core.describe.placement_extras import listed
+from stellwerk.core.model.domains import DOMAINS
 from stellwerk.core.model.quantity import show_duration
 from stellwerk.core.model.selectors import Requirement
 from stellwerk.core.model.wishes import Limits, SpreadConstraint, Wishes
@@ -46,12 +47,6 @@ def _spread(report: Report, node: Node, path: str) -> tuple[SpreadConstraint, ..
         found.append(SpreadConstraint(label, when_unsatisfiable=when))
     return tuple(found) or None
 
-
-DOMAINS = {
-    "region": "topology.kubernetes.io/region",
-    "zone": "topology.kubernetes.io/zone",
-}
-"""Short names of the usual failure domains, with the labels that clusters have for them."""
 
 WISHES: dict[str, Reader] = {
     **{name: OF_PLACEMENTS[name] for name in SHARED},

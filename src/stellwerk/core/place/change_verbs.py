@@ -12,7 +12,6 @@ from typing import get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stellwerk.core.describe.task_wishes import DOMAINS
 from stellwerk.core.model.cluster import (
     Cluster,
     Device,
@@ -23,6 +22,7 @@ from stellwerk.core.model.cluster import (
     TaintEffect,
 )
 from stellwerk.core.model.devices import canonical_name, find_device
+from stellwerk.core.model.domains import domain_keys
 from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.quantity import GIB, SECOND_MS, BadQuantity, parse_duration
@@ -103,7 +103,7 @@ def lose(world: World, which: str) -> World:
 
 def _domains(cluster: Cluster, key: str) -> tuple[str, ...]:
     """What a cluster says of a failure domain: by label or claim, short names included."""
-    keys = dict.fromkeys((key, DOMAINS.get(key, key)))
+    keys = domain_keys(key)
     return tuple(
         texts[one] for texts in (cluster.labels, cluster.claims) for one in keys if one in texts
     )
