@@ -16,6 +16,7 @@ from stellwerk.core.model.reports import Report, RunReport, RunSample, StartRefu
 from stellwerk.drivers.agents.gang import Part, next_steps, part_of, together, whole_end
 from stellwerk.drivers.base import DriverError, RankOrder, StartOrder, StopOrder
 from stellwerk.drivers.ssh.gangs import Gangs
+from stellwerk.drivers.ssh.reading import ReadsMachines
 from stellwerk.testing.builders import an_order
 
 RUN = RunId("w-1-1")
@@ -361,6 +362,37 @@ def test_what_all_parts_use_is_told_together() -> None:
     assert gangs.sampled("pc1", sample).cpu_ms == 10
     both = gangs.sampled("pc3", replace(sample, cpu_ms=7))
     assert (both.cpu_ms, both.memory_bytes, both.processes) == (17, 10, 4)
+
+
+class Keeper:
+    """A machine that keeps checkpoints."""
+
+    is_connected = True
+
+    def __init__(self, node: str, *modified_ms: int) -> None:
+        self.host = self
+        self.node = node
+        self.found = [["step-1", 5, at_ms, 1] for at_ms in modified_ms]
+
+    async def ask(self, op: str, run: RunId) -> tuple[dict[str, Any], bytes]:
+        assert (op, run) == ("checkpoints", "w-1-1")
+        return {"found": self.found}, b""
+
+
+def test_checkpoints_that_are_left_behind_are_told() -> None:
+    """Not where rank 0 has some, nor in a first run."""
+
+    def told(*keepers: Keeper, generation: int = 2) -> str:
+        reads = ReadsMachines()
+        reads.machines = {each.node: each for each in keepers}  # type: ignore[misc]
+        return asyncio.run(reads.left_behind(replace(gang_order(), generation=generation)))
+
+    one, two, three = Keeper("pc1"), Keeper("pc2", 5, 9), Keeper("pc3", 7)
+    said = told(one, two, three)
+    assert said.startswith("this job's last checkpoint is on pc2, and it starts anew on pc1")
+    assert told(one, two, three, generation=1) == ""
+    assert told(Keeper("pc1", 1), two) == ""
+    assert told(one, Keeper("pc2")) == ""
 
 
 # what parts mean together

@@ -86,6 +86,18 @@ def test_odd_names_of_a_complete_environment() -> None:
     assert read_spec({**LEAST, "inherit_env": True, "env": {"BASH_FUNC_f%%": "() { :; }"}}).env
 
 
+def test_a_part_of_a_gang_knows_its_place() -> None:
+    """Its own ranks are those of its host; anything else is refused with the reason."""
+    hosts = [{"node": "pc1", "ranks": [0]}, {"node": "pc2", "ranks": [1, 2]}]
+    ranks = [{"rank": 1, "env": {}}, {"rank": 2, "env": {}}]
+    spec = read_spec({**LEAST, "ranks": ranks, "gang": {"hosts": hosts, "host": 1}})
+    assert spec.gang is not None
+    assert spec.gang.hosts[spec.gang.host] == ("pc2", [1, 2])
+    assert "has other ranks" in problems(ranks=ranks, gang={"hosts": hosts, "host": 0})["gang"]
+    for wrong in ([], {"hosts": hosts}, {"hosts": hosts, "host": 7}, {"hosts": [3], "host": 0}):
+        assert problems(ranks=ranks, gang=wrong)["gang"].startswith("is no `")
+
+
 def test_signals_by_name_and_lead() -> None:
     """Names with and without SIG, the longest lead first, one without a lead at once."""
     complaints: list[str] = []
@@ -104,7 +116,7 @@ def test_signals_by_name_and_lead() -> None:
         ),
         max_leaves=6,
     ),
-    st.sampled_from([*LEAST, "env", "ranks", "term_signals", "argv", "recover_on_exit_codes"]),
+    st.sampled_from([*LEAST, "env", "ranks", "term_signals", "argv", "gang", "notes"]),
 )
 def test_any_value_is_read_or_refused(value: object, field: str) -> None:
     """Whatever stands in a field, the answer is a spec or a list of problems."""

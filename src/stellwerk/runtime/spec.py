@@ -21,6 +21,7 @@ A spec is a JSON object with these fields (those without a default must be there
   time).
 - `ranks` a list of `{rank, env}`; `gang` where the run has others on other machines:
   `{hosts: [{node, ranks}], host}`, the hosts of all ranks, and which of them this one is.
+- `notes` lines that the log of the first rank here begins with.
 - `grace_ms` from a notice to the end of everything; `term_signals` a list of `[signal, lead_ms]`:
   the signal is sent that long before the end of the grace, or at once where lead_ms is null.
 - `recover_on_exit_codes` codes that mean what 85 means: saved, put me back.
@@ -39,6 +40,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 from .files import RUN_NAME, JSONObject
+from .spec_gang import Gang, read_gang
 
 DEFAULT_GRACE_MS = 30_000
 DEFAULT_LOG_LIMIT_BYTES = 4 * 1024**3
@@ -65,20 +67,6 @@ class Mount(NamedTuple):
     secret: Optional[str]
     copy: bool
     read_only: bool
-
-
-class GangHost(NamedTuple):
-    """One machine of a run over several: its name as a node, and the ranks there."""
-
-    node: str
-    ranks: list[int]
-
-
-class Gang(NamedTuple):
-    """The machines of a run over several, that of rank 0 first, and which of them this one is."""
-
-    hosts: list[GangHost]
-    host: int
 
 
 class Identity(NamedTuple):
@@ -117,6 +105,7 @@ class Spec(NamedTuple):
     shell: str
     ranks: list[Rank]
     gang: Optional[Gang]
+    notes: list[str]
     grace_ms: int
     term_signals: list[tuple[int, Optional[int]]]
     recover_on_exit_codes: list[int]
@@ -250,7 +239,8 @@ def read_spec(raw: JSONObject) -> Spec:
         inherit_env=inherit,
         shell=reader.text("shell", "snapshot"),
         ranks=_read_ranks(reader),
-        gang=_read_gang(reader),
+        gang=read_gang(reader.get("gang"), raw.get("ranks"), reader.complain),
+        notes=reader.strings("notes") or [],
         grace_ms=reader.number("grace_ms", DEFAULT_GRACE_MS, _LONGEST_TIME_MS),
         term_signals=read_signals(reader.get("term_signals"), reader.complain),
         recover_on_exit_codes=_read_codes(reader),
@@ -298,25 +288,6 @@ def _read_ranks(reader: _Reader) -> list[Rank]:
             reader.complain(place, f"rank {number} is there twice")
         ranks.append(Rank(number, check_env(f"{place}.env", item.get("env"), reader.complain)))
     return sorted(ranks)
-
-
-def _read_gang(reader: _Reader) -> Optional[Gang]:
-    value = reader.get("gang")
-    if value is None:
-        return None
-    try:
-        hosts = [
-            GangHost(str(one["node"]), [int(x) for x in one["ranks"]]) for one in value["hosts"]
-        ]
-        gang = Gang(hosts, int(value["host"]))
-        there = gang.hosts[gang.host].ranks
-    except (KeyError, TypeError, ValueError, IndexError):
-        reader.complain("gang", "is no `{hosts: [{node, ranks}], host}`")
-        return None
-    here = reader.raw.get("ranks")
-    if isinstance(here, list) and sorted(there) != sorted(one.get("rank") for one in here):
-        reader.complain("gang", f"has other ranks for host {gang.host} than `ranks`")
-    return gang
 
 
 def _read_mounts(reader: _Reader) -> list[Mount]:

@@ -19,7 +19,7 @@ from .gang import Barrier
 from .gang import Hands as BarrierHands
 from .guest_session import GuestPlace
 from .guests import Guests
-from .launch import SpawnError, is_of_machine, spawn
+from .launch import APPEND, SpawnError, is_of_machine, spawn
 from .limits import Limits
 from .loop import Loop
 from .notice import Hands, Notice
@@ -221,6 +221,7 @@ class Wrapper:
     def _start_ranks(self, commands: Processes, told: Mapping[str, str]) -> None:
         self.phase, self.before.detail = "running", ""
         commands.choose_meeting_point(told)
+        self._write_notes()
         for rank in self.spec.ranks:
             try:
                 self.rank_of[spawn(commands.rank(rank), self.order.inherited)] = rank.rank
@@ -229,6 +230,18 @@ class Wrapper:
                 return
         self.changed()
         self.loop.after("claim", _SYNC_CLAIM_MS, self._sync_claim)
+
+    def _write_notes(self) -> None:
+        """Begin the output with what the control plane has to say of this run."""
+        if not self.spec.notes:
+            return
+        text = "".join(f"stellwerk: {note}\n" for note in self.spec.notes)
+        try:
+            place = os.open(self.files.rank_log(self.spec.ranks[0].rank), APPEND, 0o600)
+            with open(place, "a", encoding="utf-8") as log:
+                log.write(text)
+        except OSError as error:
+            self.message = f"what is to be told of this run can't be written: {error.strerror}"
 
     def _sync_claim(self) -> None:
         """Make the claim outlive a power cut. A start is waited for, and a short run needs none."""

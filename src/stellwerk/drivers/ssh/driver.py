@@ -9,6 +9,7 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,7 +35,8 @@ from stellwerk.drivers.base import (
     StopOrder,
 )
 from stellwerk.drivers.ssh.dial import Dialer, Dials
-from stellwerk.drivers.ssh.gangs import Gangs, is_gang
+from stellwerk.drivers.ssh.gang_state import is_gang
+from stellwerk.drivers.ssh.gangs import Gangs
 from stellwerk.drivers.ssh.hand import Build
 from stellwerk.drivers.ssh.hosts import Host, name_nodes
 from stellwerk.drivers.ssh.machine import Machine
@@ -308,14 +310,19 @@ class SshDriver(ReadsMachines, TidiesMachines):
             message = "a command in place runs on the machine it was given on, not over SSH"
             raise DriverError("ssh/in-place", message, final=True)
         if len(self.machines) > 1 and is_gang(order):
-            await self.gangs.start(order)
+            await self.gangs.start(order, await self._notes(order))
             return
         machine = self.machines.get(names[0])
         if machine is None:
             message = f"{self.cluster} has no machine `{names[0]}` any more"
             raise DriverError("ssh/no-machine", message, final=True)
         self._place[order.run] = machine
-        await machine.start(order)
+        await machine.start(order, await self._notes(order))
+
+    async def _notes(self, order: StartOrder) -> dict[str, Any]:
+        """What the run's output is to begin with, as an addition to the runtime's spec."""
+        note = await self.left_behind(order)
+        return {"notes": [note]} if note else {}
 
     def machine_of(self, run: RunId, rank: int = 0) -> Machine:
         """Where a run, or a rank of it, is, as far as that was told."""

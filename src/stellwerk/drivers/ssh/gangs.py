@@ -24,8 +24,10 @@ from stellwerk.drivers.agents.gang import (
     together,
     whole_end,
 )
+from stellwerk.drivers.agents.link import JSONObject
 from stellwerk.drivers.base import DriverError, StartOrder, StopOrder
-from stellwerk.drivers.ssh.machine import Machine
+from stellwerk.drivers.ssh.gang_state import Gang, host_on, hosts_of
+from stellwerk.drivers.ssh.machine import NOTHING_MORE, Machine
 
 log = logging.getLogger("stellwerk.drivers")
 
@@ -36,53 +38,6 @@ PEER_GRACE_MS = 5_000
 """What a part has when another one is over, as ranks on one machine have it."""
 NOWHERE = ("",)
 NO_RECORD = ("runtime/unknown_run", "runtime/forgotten")
-
-
-class Gang:
-    """What is known of one run: its parts by host, and what was ordered since this began."""
-
-    def __init__(self, generation: int, hosts: tuple[Host, ...]) -> None:
-        self.generation = generation
-        self.hosts = hosts
-        self.parts: dict[int, Part] = {}
-        self.absent: set[int] = set()
-        self.failures: list[int] = []
-        self.samples: dict[int, RunSample] = {}
-        self.wanted = False
-        self.go_sent = False
-        self.taken_back = False
-        self.is_waited_for = False
-        self.under_way: set[tuple[str, int]] = set()
-
-    @property
-    def may_be_taken_back(self) -> bool:
-        """Whether it surely hasn't begun anywhere, nor will unless that is ordered here.
-
-        Either nobody else could have ordered it, or the head's own record says so.
-        """
-        knows = self.wanted or 0 in self.parts
-        return knows and not self.go_sent and not is_begun(self.parts) and not self.taken_back
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is known that it is wanted, or too late to ask."""
-        over = any(part.end is not None for part in self.parts.values())
-        return self.wanted or over or is_begun(self.parts)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all parts have ended that there ever were."""
-        ended = sum(part.end is not None for part in self.parts.values())
-        return ended > 0 and ended + len(self.absent) == len(self.hosts)
-
-    def live_on(self) -> list[str]:
-        """Nodes where it may be going on."""
-        parts = self.parts
-        return [
-            host.node
-            for index, host in enumerate(self.hosts)
-            if index not in parts or parts[index].end is None
-        ]
 
 
 class Gangs:
@@ -139,7 +94,7 @@ class Gangs:
             self._up[node] = self._now_ms()
             listed = {part.report.run for part in parts}
             for run, gang in self._gangs.items():
-                host = _host_on(gang, node)
+                host = host_on(gang, node)
                 if host is not None:
                     touched[run] = gang
                     if run not in listed:
@@ -214,7 +169,7 @@ class Gangs:
     def sampled(self, node: str, sample: RunSample) -> RunSample:
         """What all parts use now, as far as that was told."""
         gang = self._gangs[sample.run]
-        host = _host_on(gang, node)
+        host = host_on(gang, node)
         if host is None:
             return sample
         gang.samples[host] = sample
@@ -230,16 +185,18 @@ class Gangs:
 
     # orders
 
-    async def start(self, order: StartOrder) -> None:
-        """Has every host prepare its part; raises a final DriverError where one can't, then none
-        has begun and the others are taken back.
+    async def start(self, order: StartOrder, more: JSONObject = NOTHING_MORE) -> None:
+        """Has every host prepare its part, with ``more`` in the head's spec.
+
+        Raises a final DriverError where one can't; then none has begun, and the others are taken
+        back.
         """
-        hosts = _hosts_of(order)
+        hosts = hosts_of(order)
         gang = self._known(order.run, order.generation, hosts)
         if gang is None or gang.taken_back:
             raise DriverError("gang/over", f"{order.run} was taken back", final=True)
         gang.wanted = True
-        tries = (self._prepare(order, hosts, index) for index in range(len(hosts)))
+        tries = (self._prepare(order, hosts, index, more) for index in range(len(hosts)))
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
         troubles = [one for one in outcomes if isinstance(one, BaseException)]
         for trouble in troubles:
@@ -253,7 +210,9 @@ class Gangs:
         assert worst is not None
         raise worst
 
-    async def _prepare(self, order: StartOrder, hosts: tuple[Host, ...], index: int) -> None:
+    async def _prepare(
+        self, order: StartOrder, hosts: tuple[Host, ...], index: int, more: JSONObject
+    ) -> None:
         """Starts a part, for a while again and again. Raises a final DriverError."""
         node = hosts[index].node
         machine = self._machines.get(node)
@@ -273,7 +232,7 @@ class Gangs:
         while True:
             try:
                 async with asyncio.timeout_at(None if machine.is_connected else until_s):
-                    await machine.start(part, {"gang": gang})
+                    await machine.start(part, {"gang": gang, **({} if index else more)})
             except (DriverError, TimeoutError) as error:
                 final = isinstance(error, DriverError) and error.final
                 if final or asyncio.get_running_loop().time() >= until_s:
@@ -401,19 +360,6 @@ class Gangs:
         task.add_done_callback(self._tasks.discard)
 
 
-def _host_on(gang: Gang, node: str) -> int | None:
-    found = (index for index, host in enumerate(gang.hosts) if host.node == node)
-    return next(found, None)
-
-
-def _hosts_of(order: StartOrder) -> tuple[Host, ...]:
-    """The hosts of an order in the order of their first ranks."""
-    ranks: dict[str, list[int]] = {}
-    for rank in sorted(order.ranks, key=lambda one: one.rank):
-        ranks.setdefault(rank.node, []).append(rank.rank)
-    return tuple(Host(node, tuple(numbers)) for node, numbers in ranks.items())
-
-
 def _is_final(error: BaseException) -> bool:
     return isinstance(error, DriverError) and error.final
 
@@ -424,8 +370,3 @@ def _no_part(node: str, error: DriverError | TimeoutError) -> DriverError:
         return DriverError("gang/unreachable", f"{node} can't be reached in time", final=True)
     code = error.code if error.final else "gang/unreachable"
     return DriverError(code, f"{node}: {error.message}", final=True)
-
-
-def is_gang(order: StartOrder) -> bool:
-    """Whether an order is for several hosts."""
-    return len({rank.node for rank in order.ranks}) > 1

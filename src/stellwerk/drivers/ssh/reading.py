@@ -1,5 +1,6 @@
 """Reads what runs leave on machines over SSH: logs, folders, files, checkpoints."""
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ from stellwerk.drivers.base import (
     LogChunk,
     LogStream,
     Saved,
+    StartOrder,
 )
 from stellwerk.drivers.ssh.machine import Machine
 
@@ -63,6 +65,32 @@ class ReadsMachines:
             "get", run, area=area, path=path, offset=offset, limit=limit
         )
         return LogChunk(data, offset, int(head["size"]))
+
+    async def left_behind(self, order: StartOrder) -> str:
+        """Says where a workload that begins again has its checkpoints, if not where rank 0 is now.
+
+        They don't follow it to another machine.
+        """
+        if order.generation < 2 or len(self.machines) < 2:
+            return ""
+        here = min(order.ranks, key=lambda rank: rank.rank).node
+        up = [each for each in self.machines.values() if each.is_connected]
+        name = RunId(f"{order.workload}-1")
+        answers = await asyncio.gather(
+            *(each.ask("checkpoints", name) for each in up), return_exceptions=True
+        )
+        found = {
+            each.host.node: max(Saved(*one).modified_ms for one in answer[0]["found"])
+            for each, answer in zip(up, answers, strict=True)
+            if not isinstance(answer, BaseException) and answer[0]["found"]
+        }
+        if not found or here in found:
+            return ""
+        there = max(found, key=lambda node: found[node])
+        return (
+            f"this job's last checkpoint is on {there}, and it starts anew on {here}: checkpoints "
+            f"don't follow a job to another machine; `stw cp` brings them, `infra` names a machine"
+        )
 
     async def checkpoints(self, workload: str) -> Sequence[Saved]:
         """The whole checkpoints of a workload on the machines that can be reached."""
