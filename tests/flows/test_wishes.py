@@ -79,6 +79,12 @@ def test_wishes_bound_real_runs(person: Person) -> None:
     assert f"what would change it: {here} meets what it wishes with: allow 2 usd" in why
     assert person.json("show", "dear")["wishes"][:2] == ["objective: cost", "max-usd: 1"]
 
+    own = person.json("placement", "ls", "--own")
+    assert {one["by"]: one["clusters"] for one in own} == {
+        "dear": [],
+        "reads": ["afar"],
+        "typo": [],
+    }
     person.kill_server()
     waits_for(person, "dear", "wish_unmet")
     person.write("fleet.yaml", FLEET.format(here=here, price=0.5, region="eu", holds="imgs@r1"))

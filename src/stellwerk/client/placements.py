@@ -266,9 +266,10 @@ class PlacementCalls(Requests):
         body = {"text": text, "file": file, "name": name, "dry_run": dry_run}
         return self._order("/v1/apply", Applied, body, key=key, timeout_s=600, again=True)
 
-    def placements(self) -> tuple[PlacementRow, ...]:
-        """All placements, by key."""
-        return tuple(self._get("/v1/placements", PlacementRows).items)
+    def placements(self, *, own: bool = False) -> tuple[PlacementRow, ...]:
+        """All placements, by key; with ``own`` those too that follow from wishes of work."""
+        query = "?own=true" if own else ""
+        return tuple(self._get(f"/v1/placements{query}", PlacementRows).items)
 
     def placement(self, name: str) -> PlacementShow:
         """Everything about one placement."""

@@ -42,11 +42,12 @@ def command(ctx: click.Context) -> None:
 
 
 @command.command("ls", epilog="Example: stw placement ls -o wide")
+@click.option("--own", is_flag=True, help="Those too that follow from wishes of work that lives.")
 @list_options
-def ls(output: Output = Output()) -> None:  # noqa: B008 - a named tuple of plain values
+def ls(own: bool = False, output: Output = Output()) -> None:  # noqa: B008 - click
     """List placements: what each has chosen, of how many that pass, and since when."""
     write_list(
-        connect().placements(),
+        connect().placements(own=own),
         render.columns(now_ms()),
         output,
         name=lambda one: one.key,

@@ -13,6 +13,7 @@ from stellwerk.core.queueing_objects import queueing_now
 from stellwerk.server import applying
 from stellwerk.server import standing_models as models
 from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
+from stellwerk.server.own_rows import own_rows
 from stellwerk.server.placement_differences import difference as compare
 from stellwerk.server.placements import PlacementPages
 from stellwerk.server.queueing import consequences_of
@@ -26,6 +27,9 @@ DECIDED_S = 5.0
 
 LimitOf = Annotated[
     int, QueryParameter(name="limit", ge=1, le=1000, description="At most so many.")
+]
+OwnToo = Annotated[
+    bool, QueryParameter(description="Those too that follow from wishes of work that lives.")
 ]
 FirstOf = Annotated[str, QueryParameter(name="first", description="The id of a decision.")]
 SecondOf = Annotated[str, QueryParameter(name="second", description="The id of another one.")]
@@ -93,10 +97,11 @@ async def _apply(data: models.ApplyBody, request: AnyRequest, services: Services
 
 
 @get("/placements", tags=["fleet"], summary="All placements")
-async def list_placements(services: Given) -> models.PlacementRows:
+async def list_placements(services: Given, own: OwnToo = False) -> models.PlacementRows:
     """Each placement with the clusters that it has chosen."""
     await services.settled(SETTLE_S)
-    return await asyncio.to_thread(PlacementPages(services.store).rows)
+    rows = await asyncio.to_thread(PlacementPages(services.store).rows)
+    return replace(rows, items=[*rows.items, *own_rows(services.engine.view())]) if own else rows
 
 
 @get(
