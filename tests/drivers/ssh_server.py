@@ -25,7 +25,11 @@ async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={"HOME": str(home), "PATH": os.environ["PATH"]},
+        env={
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "STELLWERK_CLAIMS": str(home / "claims"),
+        },
         cwd=home,
     )
     assert child.stdin is not None

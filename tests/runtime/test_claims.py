@@ -40,6 +40,7 @@ def test_others_see_what_a_run_holds_until_it_ends(place: Path) -> None:
     "change",
     [
         {"boot_id": "another"},
+        {"machine_id": "another"},
         {"starttime": 1},
         {"pid": 2**22 + 1},
         {"pid": 0},

@@ -142,7 +142,8 @@ def _on_cluster(state: State, cluster: Cluster) -> list[ev.Event]:
 def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
     """Notes it with each run, which goes on; what can't be reached gets no new ones.
 
-    Nodes are ready again when the next ClusterReport says so, which comes with the connection.
+    Nodes are ready again when the next ClusterReport says so, which comes with the connection. One
+    that is out of reach already has the newest cause, where that is told of it and no other.
     """
     reachable = report.state == "reachable"
     events: list[ev.Event] = [
@@ -153,9 +154,11 @@ def _on_reachability(state: State, report: rep.Reachability) -> list[ev.Event]:
     cluster = state.observed.get(report.cluster)
     if cluster is None or reachable or report.people:
         return events
+    of_one = len(report.nodes or cluster.nodes) == 1
     nodes = tuple(
         replace(node, state="unreachable", note=report.message)
-        if node.state == "ready" and (not report.nodes or node.name in report.nodes)
+        if (not report.nodes or node.name in report.nodes)
+        and (node.state == "ready" or (node.state == "unreachable" and of_one))
         else node
         for node in cluster.nodes
     )

@@ -18,7 +18,7 @@ from typing import Any, Optional
 
 from . import processes
 from .files import JSONObject
-from .system import boot_id, user_name
+from .system import boot_id, machine_id, user_name
 
 FOLDER = "/var/tmp/stellwerk-claims"  # noqa: S108 - sticky, and what lies there is checked
 _LARGEST = 64 * 1024
@@ -38,6 +38,7 @@ def claim(root: str, run: str, holds: JSONObject) -> None:
     content = {
         "v": 1,
         "boot_id": boot_id(),
+        "machine_id": machine_id() or "",
         "pid": os.getpid(),
         "starttime": me.started if me else 0,
         "run": run,
@@ -96,7 +97,8 @@ def _said(path: str, uid: int, boot: str) -> Optional[dict[str, Any]]:
             if not stat.S_ISREG(status.st_mode) or status.st_uid != uid:
                 return None
             said = json.loads(file.read(_LARGEST))
-        alive = said["boot_id"] == boot and _lives(int(said["pid"]), int(said["starttime"]), uid)
+        here = said["boot_id"] == boot and said["machine_id"] == (machine_id() or "")
+        alive = here and _lives(int(said["pid"]), int(said["starttime"]), uid)
         if not alive and uid == os.getuid():
             os.unlink(path)
         good = alive and isinstance(said["holds"], dict)

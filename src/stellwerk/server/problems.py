@@ -39,15 +39,13 @@ def on_stellwerk_error(_request: AnyRequest, error: StellwerkError) -> Response[
 
 def on_driver_error(_request: AnyRequest, error: DriverError) -> Response[bytes]:
     """A cluster that can't be reached, or refuses."""
-    return answer(
-        [
-            Problem(
-                error.code if error.code.startswith("driver/") else f"driver/{error.code}",
-                error.message,
-                "`stw clusters` shows what answers; try again",
-            )
-        ]
-    )
+    help = "`stw clusters` shows what answers; try again"
+    if error.code.startswith("ssh/"):
+        # Its message has the code and the remedy in it, for notes; here they have their places.
+        message, remedy = getattr(error, "plain", error.message), getattr(error, "remedy", "")
+        return answer([Problem(error.code, message, remedy or help)])
+    code = error.code if error.code.startswith("driver/") else f"driver/{error.code}"
+    return answer([Problem(code, error.message, help)])
 
 
 def on_http_exception(request: AnyRequest, error: HTTPException) -> Response[bytes]:

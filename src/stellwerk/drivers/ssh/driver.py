@@ -174,12 +174,18 @@ class SshDriver(ReadsMachines, TidiesMachines):
         while self._is_open:
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_MOST_S)
+            before = machine.trouble
             try:
                 async with asyncio.timeout(OPEN_S):
                     if not machine.is_connected:
                         await machine.open()
                     await machine.probe()
-            except (DriverError, TimeoutError):
+            except (DriverError, TimeoutError) as error:
+                if isinstance(error, TimeoutError):
+                    message = f"{machine.host} doesn't answer in time"
+                    machine.trouble = DriverError("ssh/timeout", message, final=False)
+                if str(machine.trouble) != str(before) and not machine.is_connected:
+                    self._tell_silent(machine)
                 continue
             self._tell(ClusterReport(self._cluster()))
             return
