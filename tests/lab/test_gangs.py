@@ -193,7 +193,7 @@ def test_mpi_is_refused_in_words(lab: Lab) -> None:
     """Nothing starts its ranks on the other machine."""
     lab.gang("mpirun true", launcher="mpi")
     shown = lab.over(phase="Failed")
-    assert "starts nothing on other machines yet" in str(shown["reasons"])
+    assert "use `processes`" in str(shown["reasons"])
 
 
 WAIT = "echo up\nwhile [ ! -e ~/go ]; do sleep 0.1; done\necho down"

@@ -60,8 +60,14 @@ INTEGRATIONS = (
         "a server or a room as a cluster: jobs, output, files and commands inside; cut cables",
         "OpenSSH 9.2 in network namespaces, asyncssh 2.24, Python 3.9 and 3.11 there",
         "real",
-        ("tests/lab/test_ssh.py", "tests/lab/test_ssh_conformance.py", "tests/drivers/test_ssh.py"),
-        limits="runs on one machine each; jump hosts and agents were never tried",
+        (
+            "tests/lab/test_ssh.py",
+            "tests/lab/test_gangs.py",
+            "tests/lab/test_ssh_conformance.py",
+            "tests/drivers/test_ssh.py",
+            "tests/drivers/test_ssh_gangs.py",
+        ),
+        limits="jobs over two machines at most were tried; jump hosts and agents never were",
     ),
     Integration(
         "SkyPilot task files",
@@ -122,10 +128,11 @@ INTEGRATIONS = (
         "real",
         (
             "tests/lab/test_launchers.py",
+            "tests/lab/test_gangs.py",
             "tests/lab/test_frameworks.py",
             "tests/runtime/test_stops.py",
         ),
-        limits="several nodes as shares of one machine",
+        limits="two nodes: as shares of one machine, and as two machines",
     ),
     Integration(
         "Accelerate",
@@ -142,8 +149,12 @@ INTEGRATIONS = (
         "`jax.distributed.initialize()` without an argument under `stellwerk/launcher: jax`",
         "jax 0.10 on the CPU",
         "real",
-        ("tests/lab/test_launchers.py", "tests/core/model/test_launch.py"),
-        limits="several nodes as shares of one machine",
+        (
+            "tests/lab/test_launchers.py",
+            "tests/lab/test_gangs.py",
+            "tests/core/model/test_launch.py",
+        ),
+        limits="two nodes: as shares of one machine, and as two machines",
     ),
     Integration(
         "Lightning",
