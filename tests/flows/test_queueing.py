@@ -49,7 +49,7 @@ def test_queues_are_applied_used_kept_and_deleted(person: Person) -> None:
     assert "-        nominalQuota: 500m" in differs
     dry = person.stw("apply", "-f", "queues.yaml", "--dry-run").stdout
     assert "nominalQuota: 500m -> 1" in dry
-    assert "-> starts now" in dry
+    assert "job in cv: is blocked (1 cpu asked, vision can have at most 500m in here) -> " in dry
     assert "clusterqueue/vision configured" in person.stw("apply", "-f", "queues.yaml").stdout
     person.until({"job": "Running"})
     person.kill_server()

@@ -16,10 +16,10 @@ def complete_nodes(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 @click.command("quota", epilog="Example: stw quota vision")
-@click.argument("queue", required=False, default="", shell_complete=complete_nodes)
+@click.argument("of", required=False, default="", metavar="[QUEUE]", shell_complete=complete_nodes)
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever it changes.")
 @one_options
-def command(queue: str, watch: bool, output: Output) -> None:
+def command(of: str, watch: bool, output: Output) -> None:
     """Show who has how much, may borrow and lend how much, and what is used now.
 
     USED is of the node's quota with what those below it lend; CAN GET is what it could use more
@@ -28,7 +28,7 @@ def command(queue: str, watch: bool, output: Output) -> None:
     client = connect()
 
     def show() -> None:
-        rows = client.quota(queue)
+        rows = client.quota(of)
         lines = quota_lines(rows, output.terminal()) if rows else []
         write_one(Quota(list(rows)), lines or ["there are no queues: stw apply -f FILE"], output)
 
