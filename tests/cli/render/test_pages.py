@@ -131,29 +131,6 @@ def test_alternatives_are_told_apart() -> None:
     assert "2 GPUs" in lines[4]
 
 
-def test_wishes_are_told_with_what_each_cluster_would_take() -> None:
-    """The wishes in a line of their own; a cost, or else the price of an hour, and the end."""
-    three = [
-        {**candidate("a", "fits", {}), "figures": {"cost_usd": 3.2, "finishes_s": 7800}},
-        {**candidate("b", "fits", {}), "figures": {"usd_per_hour": 2, "starts_s": 90}},
-        {**candidate("c", "later", {}), "figures": {}},
-    ]
-    explained = msgspec.convert(
-        {
-            "name": "x",
-            "phase": "Pending",
-            "decision": decision(candidates=three),
-            "wishes": ["objective: cost", "max-usd: 5"],
-        },
-        wire.Explained,
-    )
-    lines = explain.lines_of(explained, SCREEN, NOW)
-    assert lines[1] == "  its task wishes: objective: cost, max-usd: 5"
-    told = "\n".join(lines)
-    assert "3.20 USD, over in 2 h 10 min" in told
-    assert "2 USD an hour, starts in 1 min 30 s" in told
-
-
 END = {
     "how": "exited",
     "code": 3,
