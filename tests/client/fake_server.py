@@ -106,7 +106,7 @@ def _handler_for(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
             headers = dict(self.headers.items())
             self._send(fake.answer(Asked(self.command, parts.path, query, body, headers)))
 
-        do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 (names that the base class looks for)
+        do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 (the base class wants it)
 
         def _send(self, said: Says) -> None:
             self.send_response(said.status)

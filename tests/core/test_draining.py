@@ -47,7 +47,9 @@ def test_nothing_new_starts_on_a_drained_node_and_what_runs_goes_on() -> None:
     hall.command(cmd.DrainCluster("room"), "bob")
     hall.settle()
     assert hall.told(third) == ["drained"]
-    (reason,) = hall.state.shapes[hall.workload(third).shape].waits.reasons  # type: ignore[union-attr]
+    waits = hall.state.shapes[hall.workload(third).shape].waits
+    assert waits is not None
+    (reason,) = waits.reasons
     told = render(reason)
     assert (told.tier, "drained by ada since" in told.sentence) == ("held", True), told
     hall.command(cmd.ResumeCluster("room"))

@@ -14,8 +14,7 @@ from typing import IO
 
 import pytest
 
-from stellwerk.runtime import leftovers
-from stellwerk.runtime import images, namespaces
+from stellwerk.runtime import images, leftovers, namespaces
 from stellwerk.runtime.errands import ErrandError
 from tests.runtime.little_image import NAME, apptainer_alone
 from tests.runtime.rig import Rig

@@ -61,7 +61,7 @@ class Joined:
                 _say(f"{self._server.url} can't be reached: {error}")
             if time.monotonic() - begun > LASTED_S:
                 delay = RETRY_FIRST_S
-            time.sleep(delay * random.uniform(0.7, 1.0))  # noqa: S311 - so that not all come at once
+            time.sleep(delay * random.uniform(0.7, 1.0))  # noqa: S311 - no secret
             delay = min(delay * 2, RETRY_MOST_S)
 
     def _once(self) -> None:

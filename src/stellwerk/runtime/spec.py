@@ -247,7 +247,7 @@ def read_spec(raw: JSONObject) -> Spec:
         time_limit_ms=reader.number("time_limit_ms", 0, _LONGEST_TIME_MS) or None,
         window_end_in_ms=reader.number("window_end_in_ms", 0, _LONGEST_TIME_MS) or None,
         log_limit_bytes=reader.number("log_limit_bytes", 0) or DEFAULT_LOG_LIMIT_BYTES,
-        holds=_read_holds(reader),
+        holds=held if isinstance(held := reader.get("holds"), dict) else {},
     )
     _check_whole(spec, reader)
     if reader.problems:
@@ -318,13 +318,6 @@ def _read_mounts(reader: _Reader) -> list[Mount]:
             reader.complain(f"mounts[{index}].{field}", message)
         mounts.append(mount)
     return mounts
-
-
-def _read_holds(reader: _Reader) -> dict[str, Any]:
-    value = reader.get("holds")
-    if value is not None and not isinstance(value, dict):
-        reader.complain("holds", "is no object")
-    return value if isinstance(value, dict) else {}
 
 
 def _read_codes(reader: _Reader) -> list[int]:

@@ -5,7 +5,6 @@ reached, and tried again ever more seldom; the cluster can't be reached when no 
 """
 
 import asyncio
-import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
@@ -37,12 +36,11 @@ from stellwerk.drivers.base import (
 from stellwerk.drivers.ssh.dial import Dialer, Dials
 from stellwerk.drivers.ssh.gang_state import is_gang
 from stellwerk.drivers.ssh.gangs import Gangs
-from stellwerk.drivers.ssh.hand import Build
+from stellwerk.drivers.ssh.hand import Build, own_build, own_key
 from stellwerk.drivers.ssh.hosts import Host, name_nodes
 from stellwerk.drivers.ssh.machine import Machine
 from stellwerk.drivers.ssh.reading import ReadsMachines
 from stellwerk.drivers.ssh.tidying import TidiesMachines
-from stellwerk.runtime.bundle import packed
 
 RETRY_FIRST_S = 0.5
 RETRY_MOST_S = 30.0
@@ -152,8 +150,7 @@ class SshDriver(ReadsMachines, TidiesMachines):
                 await machine.open(accept)
                 await machine.probe()
         except TimeoutError:
-            message = f"{machine.host} doesn't answer in time"
-            machine.trouble = DriverError("ssh/timeout", message, final=False)
+            machine.trouble = _no_answer(machine)
             await machine.close()
         except DriverError as error:
             machine.trouble = error
@@ -182,8 +179,7 @@ class SshDriver(ReadsMachines, TidiesMachines):
                     await machine.probe()
             except (DriverError, TimeoutError) as error:
                 if isinstance(error, TimeoutError):
-                    message = f"{machine.host} doesn't answer in time"
-                    machine.trouble = DriverError("ssh/timeout", message, final=False)
+                    machine.trouble = _no_answer(machine)
                 if str(machine.trouble) != str(before) and not machine.is_connected:
                     self._tell_silent(machine)
                 continue
@@ -369,15 +365,8 @@ class SshDriver(ReadsMachines, TidiesMachines):
         return await self.machine_of(order.run, order.rank).exec(order)
 
 
-def own_build() -> Build:
-    """The runtime's file as this Stellwerk has it."""
-    content = packed()
-    return Build(content, hashlib.sha256(content).hexdigest())
-
-
-def own_key(machine: str, home: Path) -> str:
-    """What keeps the Stellwerk whose state is in a folder of a machine apart from others."""
-    return hashlib.sha256(f"{machine}:{home}".encode()).hexdigest()[:12]
+def _no_answer(machine: Machine) -> DriverError:
+    return DriverError("ssh/timeout", f"{machine.host} doesn't answer in time", final=False)
 
 
 def over_ssh(

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import asyncssh
@@ -41,6 +42,17 @@ class Build(NamedTuple):
 
     content: bytes
     digest: str
+
+
+def own_build() -> Build:
+    """The runtime's file as this Stellwerk has it."""
+    content = packed()
+    return Build(content, hashlib.sha256(content).hexdigest())
+
+
+def own_key(machine: str, home: Path) -> str:
+    """What keeps the Stellwerk whose state is in a folder of a machine apart from others."""
+    return hashlib.sha256(f"{machine}:{home}".encode()).hexdigest()[:12]
 
 
 class Opener:

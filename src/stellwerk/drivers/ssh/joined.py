@@ -16,8 +16,8 @@ from stellwerk.drivers.agents.gang import Part
 from stellwerk.drivers.agents.link import JSONObject
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import DriverError
-from stellwerk.drivers.ssh.driver import SshDriver, own_build, own_key
-from stellwerk.drivers.ssh.hand import Build
+from stellwerk.drivers.ssh.driver import SshDriver
+from stellwerk.drivers.ssh.hand import Build, own_build, own_key
 from stellwerk.drivers.ssh.hosts import Host
 from stellwerk.drivers.ssh.machine import Machine
 from stellwerk.drivers.ssh.troubles import SshTrouble
