@@ -51,6 +51,8 @@ def test_kinds_have_the_names_that_people_use() -> None:
     assert set(OBJECT_KINDS) < set(ALIASES) == set(kinds_of("all"))
     with pytest.raises(StellwerkError, match="did you mean `topology`"):
         kinds_of("topolgy")
+    with pytest.raises(StellwerkError, match="stw ps"):
+        kinds_of("pods")
     assert wanted_of(("cq/a", "cq/b")) == (["ClusterQueue"], ["a", "b"])
     assert wanted_of(("cq,lq",)) == (["ClusterQueue", "LocalQueue"], [])
     with pytest.raises(StellwerkError):

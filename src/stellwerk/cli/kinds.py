@@ -24,6 +24,12 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Every kind that can be looked at and deleted, with all of its names."""
 SPACED = ("LocalQueue", PLACEMENT)
+ELSEWHERE = {
+    **dict.fromkeys(("cluster", "clusters", "node", "nodes"), "stw clusters"),
+    **dict.fromkeys(("workload", "workloads", "wl", "job", "jobs", "pod", "pods"), "stw ps"),
+    **dict.fromkeys(("event", "events"), "stw events"),
+}
+"""What isn't applied, and which verb lists it."""
 
 
 class Named(NamedTuple):
@@ -47,6 +53,8 @@ def kinds_of(word: str) -> list[str]:
     found = [kind for kind, names in ALIASES.items() if lower in names]
     if found:
         return found
+    if lower in ELSEWHERE:
+        raise usage("usage/kind", f"`{word[:60]}` isn't a kind of object", f"`{ELSEWHERE[lower]}`")
     known = [name for names in ALIASES.values() for name in names]
     close = get_close_matches(lower, known, 1)
     short = ", ".join(names[0] for names in ALIASES.values())

@@ -95,12 +95,17 @@ INTEGRATIONS = (
     Integration(
         "Kueue's queues",
         "experimental",
-        "`stw queues` reads its objects and says who would start, who would go, and why others "
-        "wait",
+        "`stw apply` takes its objects, and the server queues by their quota; `stw queues plan` "
+        "says of files who would start, who would go, and why others wait",
         "44 cases, each replayed on the schedulers of Kueue 0.17.0 and its main branch (0.20-dev)",
         "contract",
-        ("tests/conformance/test_kueue_scheduling.py", "tests/cli/test_queues.py"),
-        limits="offline: no API server was asked, and the server queues by rules of its own",
+        (
+            "tests/conformance/test_kueue_scheduling.py",
+            "tests/cli/test_queues.py",
+            "tests/flows/test_queueing.py",
+        ),
+        limits="no API server was ever asked; several heads of a queue start in one cycle, and "
+        "quota and place are decided together, where Kueue's rules look at quota alone",
     ),
     Integration(
         "batch scripts",

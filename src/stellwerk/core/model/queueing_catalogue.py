@@ -114,6 +114,6 @@ OF_QUEUES = {
         "ended",
         "you",
         "nothing of it was taken over: {note}",
-        "look at what there is, and ask again",
+        "look at what there is with `stw get all`, and ask again",
     ),
 }
