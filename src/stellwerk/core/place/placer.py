@@ -8,7 +8,7 @@ still the same. Only those for which it isn't so are decided again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from stellwerk.core.place.members import Members
 from stellwerk.core.place.placing import decide, held_rows
 from stellwerk.core.place.unmoved import unmoved
 
-ASKED_AT_ONCE = 32
+ASKED_AT_ONCE = 16
 """Of so many members it is asked anew, just before they are decided, whether they still must be."""
 
 MOST_AT_ONCE = 4096
@@ -171,7 +171,7 @@ class Placer:
     def _improve(
         self, group: Members, asked: Asked, done: dict[str, bool], now_ms: int
     ) -> Iterator[Choice]:
-        """Decides for those that a better cluster waits for when it is their turn.
+        """Decides for those that a better cluster waits for when it is about to be their turn.
 
         Only whom the change of facts may concern is asked. That others moved is no reason: by
         Balance alone nothing is left, and everybody would be asked after each change.
@@ -179,47 +179,37 @@ class Placer:
         names = (group.lines[line] for line in asked.lines(self.ledger).tolist())
         keys = [key for key in names if key and key not in done]
 
-        def stays(part: list[str]) -> Bits:
+        at, block = 0, ASKED_AT_ONCE
+        while at < len(keys):
+            part = keys[at : at + block]
             lines = np.array([group.line[key] for key in part], np.int64)
-            return ~asked.better(self.ledger, lines)
-
-        return self._in_turn(keys, stays, now_ms)
+            better = np.flatnonzero(asked.better(self.ledger, lines)).tolist()
+            for place in better:
+                yield from self._again(part[place], now_ms)
+            at += len(part)
+            block = ASKED_AT_ONCE if better else min(4 * block, MOST_AT_ONCE)
 
     def _renew_ranks(
         self, group: Members, found: Admitted, must: dict[str, bool], now_ms: int
     ) -> Iterator[Choice]:
-        """Decides for those who would be given something else than they have."""
+        """Decides one after the other for those who would be given something else than they have.
 
-        def stays(part: list[str]) -> Bits:
-            lines = np.array([group.line.get(key, -1) for key in part], np.int64)
-            same = (lines >= 0) & unmoved(group, found, self.ledger, lines)
-            return same & [key not in must for key in part]
-
-        return self._in_turn(list(group.members), stays, now_ms, blindly=True)
-
-    def _in_turn(
-        self,
-        keys: list[str],
-        stays: Callable[[list[str]], Bits],
-        now_ms: int,
-        *,
-        blindly: bool = False,
-    ) -> Iterator[Choice]:
-        """Decides one after the other for those who can't stay as they are by then.
-
-        How many are asked at once follows from how many of those before them were moved; where
-        all are, ``blindly`` some are decided unasked.
+        How many are asked at once follows from how many of those before them were moved; where all
+        are, some are decided unasked.
         """
+        keys = list(group.members)
         at, block, unasked = 0, ASKED_AT_ONCE, 0
         while at < len(keys):
             part = keys[at : at + block]
-            same = stays(part)
+            lines = np.array([group.line.get(key, -1) for key in part], np.int64)
+            same = (lines >= 0) & unmoved(group, found, self.ledger, lines)
+            same &= [key not in must for key in part]
             first = len(part) if same.all() else int(same.argmin())
             block = min(max(8, 2 * first), MOST_AT_ONCE)
             at += first
             if first == len(part):
                 continue
-            unasked = 2 * unasked + 1 if blindly and first == 0 else 0
+            unasked = 2 * unasked + 1 if first == 0 else 0
             for key in keys[at : at + 1 + unasked]:
                 at += 1
                 changed = list(self._again(key, now_ms))
