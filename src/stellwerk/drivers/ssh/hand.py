@@ -6,6 +6,7 @@ their own on the same connection.
 
 import asyncio
 import contextlib
+import hashlib
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from stellwerk.drivers.agents.link import JSONObject
 from stellwerk.drivers.ssh.boot import Boot
 from stellwerk.drivers.ssh.hosts import Host
 from stellwerk.drivers.ssh.troubles import SshTrouble, of_boot, of_channel, of_connecting, of_shell
+from stellwerk.runtime.bundle import packed
 
 BOOT_S = 30.0
 NOISE_BYTES = 1 << 20
