@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 
 from stellwerk.core.draining import lapsed, next_lapse_ms
 from stellwerk.core.gates import settle
@@ -27,7 +26,6 @@ from stellwerk.core.inventory.facts import material_change
 from stellwerk.core.lengths import History
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.limits import NO_LIMITS, Limits
 from stellwerk.core.model.reports import (
@@ -41,7 +39,6 @@ from stellwerk.core.model.reports import (
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
-from stellwerk.core.standing import OwnMade, on_answers, on_own_answers
 from stellwerk.core.state import IMAGE_SCHEMA, State, fold
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import View, Viewer
@@ -50,6 +47,7 @@ from stellwerk.engine.apply import Hands
 from stellwerk.engine.batch import batch_of, project_of
 from stellwerk.engine.clock import Clock, SteadyClock
 from stellwerk.engine.ended import informed
+from stellwerk.engine.happened import Happened, Status
 from stellwerk.engine.measure import Measures
 from stellwerk.engine.placements import Placements
 from stellwerk.engine.taking_over import load_state, orders_to_repeat
@@ -57,6 +55,7 @@ from stellwerk.engine.watch import UNSERVED, Watch
 from stellwerk.store import PASSING, Store, StoreError
 
 if TYPE_CHECKING:
+    from stellwerk.core.standing import OwnMade
     from stellwerk.engine.deciding import Made
 
 log = logging.getLogger("stellwerk.engine")
@@ -67,29 +66,6 @@ IMAGE_EVERY = 20_000
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 10.0
 ENGINE = "engine"
-
-
-class Status(Struct, frozen=True):
-    """The engine in numbers; ``facts_ms`` is when each cluster was last looked at."""
-
-    epoch: int
-    seq: int
-    live: int
-    pending: int
-    running: int
-    facts_ms: dict[str, int]
-
-
-class _Happened:
-    """What one cycle gathers before it becomes durable together."""
-
-    def __init__(self) -> None:
-        self.records: list[ev.Record] = []
-        self.decisions: list[tuple[Decision, int]] = []
-        self.inbox_upto: int | None = None
-        self.again: list[ev.RunPlanned | ev.NoticeGiven] = []
-        self.made: dict[str, Made] = {}
-        self.answers = 0
 
 
 class Engine:
@@ -204,7 +180,7 @@ class Engine:
         self._durable_seq = self.state.seq
         self._inbox_seq = await asyncio.to_thread(self.store.inbox_upto)
         self.state.epoch = epoch
-        happened = _Happened()
+        happened = Happened()
         self._fold(happened, [ev.LeaderChanged(epoch, CORE_VERSION)], ENGINE)
         for name in sorted(set(self.state.clusters) - set(self.drivers)):
             gone = Reachability(name, "unreachable", UNSERVED)
@@ -245,7 +221,7 @@ class Engine:
                 wake_at_ms = await self._cycle()
 
     async def _cycle(self) -> int:
-        happened = _Happened()
+        happened = Happened()
         await self._take_commands(happened)
         self._take_reports(happened)
         self._take_answers(happened)
@@ -270,7 +246,7 @@ class Engine:
             await self._save_image()
         return wake_at_ms
 
-    async def _take_commands(self, happened: _Happened) -> None:
+    async def _take_commands(self, happened: Happened) -> None:
         if not self._inbox_has_more:
             return
         self._inbox_has_more = False
@@ -292,7 +268,7 @@ class Engine:
         self._reports.put_nowait(report)
         self._wake.set()
 
-    def _take_reports(self, happened: _Happened) -> None:
+    def _take_reports(self, happened: Happened) -> None:
         while not self._reports.empty():
             report = self._reports.get_nowait()
             if isinstance(report, Inventory):
@@ -305,14 +281,9 @@ class Engine:
         self._made += made
         self._wake.set()
 
-    def _take_answers(self, happened: _Happened) -> None:
+    def _take_answers(self, happened: Happened) -> None:
         made, self._made = self._made, []
-        happened.answers = len(made)
-        own = [one for one in made if isinstance(one, OwnMade)]
-        standing = [one for one in made if not isinstance(one, OwnMade)]
-        happened.made = {one.answer.decided.decision: one for one in standing}
-        self._fold(happened, on_answers(self.state, (one.answer for one in standing)), ENGINE)
-        self._fold(happened, on_own_answers(self.state, own), ENGINE)
+        self._fold(happened, happened.answered(self.state, made), ENGINE)
 
     async def decided(self, timeout_s: float) -> None:
         """Waits until all placements have been decided on what is known, and that is durable."""
@@ -334,12 +305,12 @@ class Engine:
         known = self.state.observed.get(report.cluster.name)
         return not material_change(known, report.cluster)
 
-    def _take_report(self, happened: _Happened, report: Report) -> None:
+    def _take_report(self, happened: Happened, report: Report) -> None:
         if isinstance(report, RunReport):
             report = self._measures.complete(report)
         self._fold(happened, on_report(self.state, report, self._now()), ENGINE)
 
-    def _reconcile(self, happened: _Happened, inventory: Inventory) -> None:
+    def _reconcile(self, happened: Happened, inventory: Inventory) -> None:
         """After a (re)connection: adopts what runs, starts what never was, ends what is gone."""
         for report in inventory.runs:
             self._take_report(happened, report)
@@ -353,7 +324,7 @@ class Engine:
                 ENGINE,
             )
 
-    async def _plan(self, happened: _Happened) -> int:
+    async def _plan(self, happened: Happened) -> int:
         """Plans until there is nothing more to do now; gives when time alone could change that."""
         for _ in range(PLANS_PER_CYCLE):
             now = self._now()
@@ -376,7 +347,7 @@ class Engine:
         self._clock.not_before(self.state.at_ms)
         return self._clock.now_ms()
 
-    def _fold(self, happened: _Happened, events: Iterable[ev.Event], actor: str) -> None:
+    def _fold(self, happened: Happened, events: Iterable[ev.Event], actor: str) -> None:
         for event in events:
             record = ev.Record(
                 seq=self.state.seq + 1,
@@ -389,7 +360,7 @@ class Engine:
             fold(self.state, record)
             happened.records.append(record)
 
-    async def _commit(self, happened: _Happened) -> None:
+    async def _commit(self, happened: Happened) -> None:
         """Makes a cycle durable; while the disk is full it says so, waits and acts on nothing."""
         batch = batch_of(
             self.state, happened.records, happened.decisions, happened.made, self._inbox_seq
