@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -181,6 +182,43 @@ def test_a_kill_on_the_way_ends_the_command(host: Person, victim: str) -> None:
         assert client.returncode == 125
         assert errors.startswith("error[exec/cut-off]")
     assert host.stw("exec", "host", "--", "echo", "back").stdout == "back\n"
+
+
+def test_a_port_of_the_job_is_reached_from_here(host: Person) -> None:
+    """Several connections at a time, and a word where nothing listens yet."""
+    said = host.folder / "forward.txt"
+    with socket.create_server(("127.0.0.1", 0)) as door, said.open("wb") as told:
+        port = door.getsockname()[1]
+        command = [sys.executable, "-m", "stellwerk.cli", "forward", "host", f"0:{port}"]
+        with subprocess.Popen(command, env=host.env, cwd=host.desk, stderr=told) as forward:
+            probe, _ = door.accept()
+            probe.close()
+            deadline = time.monotonic() + LIMIT_S
+            while b"Ctrl-C" not in said.read_bytes():
+                assert time.monotonic() < deadline, said.read_bytes()
+                time.sleep(0.02)
+            here = int(said.read_text().split("127.0.0.1:")[1].split()[0])
+            callers = [socket.create_connection(("127.0.0.1", here), LIMIT_S) for _ in "ab"]
+            theirs = [door.accept()[0] for _ in callers]
+            for number, one in enumerate(callers):
+                one.sendall(b"%d" % number)
+            assert sorted(one.recv(8) for one in theirs) == [b"0", b"1"]
+            for one in theirs:
+                one.sendall(b"pong")
+                one.close()
+            assert [one.recv(8) for one in callers] == [b"pong"] * 2
+            assert [one.recv(8) for one in callers] == [b""] * 2
+            for one in callers:
+                one.close()
+            door.close()
+            late = socket.create_connection(("127.0.0.1", here), LIMIT_S)
+            assert late.recv(8) == b""
+            late.close()
+            forward.send_signal(signal.SIGINT)
+            assert forward.wait(LIMIT_S) == 0
+    assert f"error[exec/not-listening]  nothing answers at port {port}" in said.read_text()
+    refused = host.stw("forward", "host", "x:1", code=2)
+    assert "`x:1` is no port" in refused.stderr
 
 
 def test_the_jobs_end_ends_it_too(host: Person) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -322,3 +323,37 @@ def test_guests_are_left_out_of_what_is_measured() -> None:
     assert sampler.cpu_ms() >= 200
     sampler.leave_out(usage)
     assert sampler.cpu_ms() < 100
+
+
+def test_a_port_of_the_job_is_reached(house: Rig) -> None:
+    """Bytes go there and come back, each side may end first, and a port where nobody is says so."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        with Caller(house, "host", [], port=port, stdin=True) as caller:
+            there, _ = door.accept()
+            caller.say(frames.INPUT, b"hello")
+            assert there.recv(16) == b"hello"
+            there.sendall(b"good day")
+            caller.until(b"good day")
+            caller.say(frames.END_OF_INPUT)
+            assert there.recv(16) == b""
+            there.sendall(b"!" * 500_000)
+            there.close()
+            assert caller.finish() == {"code": 0}
+            assert len(caller.output) == 500_008
+    with Caller(house, "host", [], port=port, stdin=True) as caller:
+        end = caller.finish()
+    assert (end["code"], end["error"]["code"]) == (125, "not_listening")
+    with Caller(house, "host", [], port=70_000) as caller:
+        assert "`port` is a whole number" in caller.finish()["error"]["message"]
+
+
+def test_a_connection_ends_with_its_caller(house: Rig) -> None:
+    """What listens sees it end."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        caller = Caller(house, "host", [], port=door.getsockname()[1], stdin=True)
+        there, _ = door.accept()
+        caller.hang_up()
+        there.settimeout(15)
+        assert there.recv(16) == b""
+        there.close()

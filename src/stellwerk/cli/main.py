@@ -37,6 +37,9 @@ TABLE: dict[str, Entry] = {
         "stellwerk.cli.commands.exec", "run a command inside a running job", WORK, "exec_"
     ),
     "shell": Entry("stellwerk.cli.commands.exec", "open a shell inside a job", WORK, "shell"),
+    "forward": Entry(
+        "stellwerk.cli.commands.forward", "reach ports of a job that runs, as if here", WORK
+    ),
     "wait": Entry("stellwerk.cli.commands.wait", "wait until workloads have ended", WORK),
     "ls": Entry("stellwerk.cli.commands.files", "list a job's files", WORK, "ls"),
     "cp": Entry("stellwerk.cli.commands.files", "copy files out of a job", WORK, "cp"),

@@ -32,6 +32,7 @@ _HELP = {
     "not_found": "is it installed there? the job's own PATH and image count",
     "not_executable": "a program has to be executable; for a script name its interpreter",
     "run_ended": "`stw show NAME` tells how the run ended",
+    "not_listening": "does it listen yet, at 127.0.0.1 or at all addresses? see `stw logs NAME`",
 }
 
 
@@ -206,10 +207,25 @@ class Execs(Requests):
         With a `terminal` of `size` (rows, columns) both outputs come as one, and what is written is
         what is typed.
         """
-        if not self._ready:
-            self.ensure_server()
         wish = {"argv": list(argv), "terminal": terminal, "stdin": stdin, "env": dict(env or {})}
         wish |= {"rows": size[0], "columns": size[1]}
+        return self._session(name, wish, run, rank)
+
+    def connect_to(
+        self, name: str, port: int, *, run: int | None = None, rank: int = 0
+    ) -> ExecSession:
+        """Connects to a port that something of a run listens at, on the machine where it runs.
+
+        What is written goes there, what comes from there is the session's `stdout`. Raises
+        ExecError (`exec/not-listening`), while iterating, where nothing answers there.
+        """
+        return self._session(name, {"port": port, "stdin": True}, run, rank)
+
+    def _session(
+        self, name: str, wish: Mapping[str, Any], run: int | None, rank: int
+    ) -> ExecSession:
+        if not self._ready:
+            self.ensure_server()
         query = urlencode({"run": run or 0, "rank": rank})
         first = msgspec.json.encode(wish)
         if len(first) > frames.LARGEST:

@@ -1,4 +1,7 @@
-"""Starts the command of a guest: checks the wish for it, and gives it pipes or a terminal."""
+"""Starts the command of a guest: checks the wish for it, and gives it pipes or a terminal.
+
+In place of a command somebody may wish for a connection to a port that the job listens at.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import array
 import fcntl
 import json
 import os
+import signal
 import struct
 import termios
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from . import frames
+from . import frames, guest_port
 from .launch import SpawnError, Start, start_process
 from .spec import check_env
 
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
 OURS = 125
 _MOST_ROWS = 0xFFFF
+_MOST_PORTS = 0xFFFF
+_MOST_DESCRIPTORS = 4096
+"""A keeper has a dozen."""
 
 
 class GuestRefused(Exception):
@@ -32,9 +39,10 @@ class GuestRefused(Exception):
 
 
 class Wish(NamedTuple):
-    """What somebody wants to run."""
+    """What somebody wants to run, or the port that they want to be connected to."""
 
     argv: list[str]
+    port: int
     terminal: bool
     stdin: bool
     rows: int
@@ -76,7 +84,11 @@ def read_wish(content: bytes) -> Wish:
     if not isinstance(said, dict):
         raise GuestRefused("bad_command", "the command is no object of JSON")
     problems: list[str] = []
-    argv = said.get("argv")
+    argv, port = said.get("argv"), said.get("port", 0)
+    if type(port) is not int or not 0 <= port <= _MOST_PORTS:
+        problems.append("`port` is a whole number up to 65535")
+    elif port:
+        argv = ["-"]
     if not isinstance(argv, list) or not argv or not all(_is_argument(word) for word in argv):
         problems.append("`argv` is a list of texts that a program can be given, at least one")
     elif not argv[0]:
@@ -89,6 +101,7 @@ def read_wish(content: bytes) -> Wish:
         raise GuestRefused("bad_command", "; ".join(problems))
     return Wish(
         argv=list(argv or ()),
+        port=port if type(port) is int else 0,
         terminal=said.get("terminal") is True,
         stdin=said.get("stdin") is True,
         rows=sizes[0],
@@ -105,7 +118,9 @@ def _is_argument(word: object) -> bool:
 
 
 def start_guest(wish: Wish, place: GuestPlace) -> Guest:
-    """Start a command where the job is. Raises GuestRefused."""
+    """Start a command where the job is, or connect there. Raises GuestRefused."""
+    if wish.port:
+        return _connected(wish.port)
     start = Start(wish.argv, {**place.env, **wish.env}, place.cwd, "", top=place.top)
     try:
         return (_in_terminal if wish.terminal else _with_pipes)(wish, start, place)
@@ -115,6 +130,37 @@ def start_guest(wish: Wish, place: GuestPlace) -> Guest:
         raise GuestRefused(code, str(error), error.shell_code) from error
     except OSError as error:
         raise GuestRefused("start_failed", f"nothing can be started: {error.strerror}") from error
+
+
+def _connected(port: int) -> Guest:
+    try:
+        connection = guest_port.connect(port)
+    except OSError as error:
+        message = f"nothing answers at port {port} where the job runs: {error.strerror or error}"
+        raise GuestRefused("not_listening", message) from error
+    opened: list[int] = []
+    for _ in range(3):
+        opened += os.pipe()
+    output, output_there, errors, errors_there, source, sink = opened
+    pid = os.fork()
+    if not pid:
+        code = OURS
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            _connect((source, output_there, errors_there))
+            os.closerange(3, connection.fileno())
+            os.closerange(connection.fileno() + 1, _MOST_DESCRIPTORS)
+            code = guest_port.carry(connection)
+        finally:
+            os._exit(code)
+    connection.close()
+    for descriptor in (output_there, errors_there, source):
+        os.close(descriptor)
+    for descriptor in (output, errors, sink):
+        os.set_blocking(descriptor, False)
+    return Guest(pid, {output: frames.OUTPUT, errors: frames.ERRORS}, sink, None)
 
 
 def _with_pipes(wish: Wish, start: Start, place: GuestPlace) -> Guest:
