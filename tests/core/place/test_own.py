@@ -112,7 +112,7 @@ def chance_case(chance: Random) -> tuple[Task, Fleet]:
     return one, replace(fleet, clusters=clusters)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(40))
 def test_a_plan_over_the_fleet_and_the_server_say_the_same(seed: int) -> None:
     """The same cluster and alternative, now or when a window opens, and the same rules refuse."""
     one, fleet = chance_case(Random(seed))
@@ -147,7 +147,7 @@ def test_a_plan_over_the_fleet_and_the_server_say_the_same(seed: int) -> None:
     assert planned <= told
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_they_agree_on_work_that_names_a_placement_too(seed: int) -> None:
     """Limits, scores and an objective of the placement count beside what the task wishes."""
     chance = Random(seed)
@@ -319,7 +319,7 @@ def test_data_decides_and_a_name_that_nobody_knows_is_told() -> None:
     assert told_of(typo, fleet, live(typo, fleet)) == [("wish_broken", "")]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_what_is_kept_of_clusters_changes_no_answer(seed: int) -> None:
     """A fleet in which some clusters changed is judged as one that nobody has seen before."""
     chance = Random(seed)
