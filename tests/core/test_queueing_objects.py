@@ -1,7 +1,7 @@
 """Objects of queueing: applied and deleted as facts, all or none, with what changes and follows."""
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -11,6 +11,7 @@ from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.queue_object import ObjectKey, QueueObject
 from stellwerk.core.model.queueing import Cohort, LocalQueue, ResourceFlavor
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.queue.tree import QuotaTree
 from stellwerk.core.queueing_changes import changes_of, fields_between
 from stellwerk.core.queueing_objects import doors_of, in_use, queueing_now
 from stellwerk.core.queueing_preview import consequences
@@ -66,6 +67,17 @@ def test_of_a_request_all_is_applied_or_nothing() -> None:
     assert isinstance(refused, ev.CommandRefused)
     assert "cohorts are each other's parent" in str(refused.reason.params["note"])
     assert list(hall.state.queueing.kept) == [cohort("lab", "").key]
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(("", *"abcd"))), max_size=12))
+def test_no_order_of_requests_makes_a_cycle(asked: list[tuple[str, str]]) -> None:
+    """Whatever is applied one after the other, the tree that quota is counted in stays whole."""
+    hall = Hall()
+    for name, parent in asked:
+        hall.command(cmd.ApplyQueues((cohort(name, parent),)))
+    tree = QuotaTree((), hall.state.queueing.objects.cohorts)
+    assert not any(node.broken for node in tree.cohorts.values())
 
 
 def test_a_local_queue_leads_where_it_led() -> None:

@@ -104,6 +104,7 @@ def test_with_one_fault_nothing_is_applied(stage: Stage) -> None:
     assert stage.get("/v1/queueing/objects?kind=Cohort").json["items"] == []
     told = apply(stage, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}}", 422)
     assert told["code"] == "apply/nothing"
+    assert apply(stage, "", 422)["code"] == "apply/nothing"
     answer = stage.get("/v1/queueing/objects?kind=ClusterQueue&name=teem")
     assert (answer.status, answer.json["problems"][0]["help"]) == (404, "did you mean `team`?")
     assert stage.get("/v1/queueing/objects?kind=Queue&name=x").json["code"] == "find/kind"

@@ -54,7 +54,8 @@ def kinds_of(word: str) -> list[str]:
     if found:
         return found
     if lower in ELSEWHERE:
-        raise usage("usage/kind", f"`{word[:60]}` isn't a kind of object", f"`{ELSEWHERE[lower]}`")
+        message = f"`{word[:60]}` isn't a kind of object that is applied"
+        raise usage("usage/kind", message, f"`{ELSEWHERE[lower]}` lists those")
     known = [name for names in ALIASES.values() for name in names]
     close = get_close_matches(lower, known, 1)
     short = ", ".join(names[0] for names in ALIASES.values())

@@ -80,6 +80,13 @@ def _nothing(whole: AppliedRead, file: str) -> list[Problem]:
     return [Problem("apply/nothing", message, f"kinds are {', '.join(KINDS)}", file=file)]
 
 
+def refuse_nothing(one: Reading, was: "Was", file: str) -> None:
+    """Refuses a file without any object; of a file that is known it says that all of it is gone."""
+    if not (one.of_a_fleet or one.objects or was.known is not None):
+        message, help = "there is no object in the file", f"kinds are {', '.join(KINDS)}"
+        raise SpecError([Problem("apply/nothing", message, help, file=file)])
+
+
 def _troubles(placements: Sequence[Placement], body: models.ApplyBody) -> list[Problem]:
     """What makes placements ones that can't be decided."""
     if not placements:

@@ -74,6 +74,7 @@ async def _apply(data: models.ApplyBody, request: AnyRequest, services: Services
         queueing = queueing_now(engine.state)
         one = await asyncio.to_thread(applying.read, data, services.clock.now_ms(), queueing)
         was = await asyncio.to_thread(applying.before, store, one.name)
+        applying.refuse_nothing(one, was, data.file)
         if data.dry_run:
             now = await asyncio.to_thread(applying.would_be, engine.placements, one)
             tell = partial(applying.answer, store, one, was, now, queueing, dry_run=True)
