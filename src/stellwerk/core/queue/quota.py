@@ -104,6 +104,7 @@ class Quota:
         self._doors: dict[str, Door | None] = {}
         self._states: dict[str, int] = {}
         self._soonest: dict[str, int] = {}
+        self._open: dict[str, None] = {}
         self._refreshed_ms = -1
 
     def begin(self, held: Iterable[Held]) -> bool:
@@ -234,12 +235,14 @@ class Quota:
         """Who may be stopped now, and what each would lose: once in a cycle, if at all."""
         if self._refreshed_ms == now_ms:
             return
-        self._refreshed_ms, self._soonest = now_ms, {}
+        self._refreshed_ms, self._soonest, self._open = now_ms, {}, {}
         for key, holder in self.holders.items():
             one = self.held[key]
             until_ms = one.since_ms + (LEAST_RUN_MS << min(one.preemptions, MOST_DOUBLINGS))
             holder.spared = one.stuck or until_ms > now_ms
             holder.lost = max(0, now_ms - one.since_ms) * max(1, one.devices)
+            if not (holder.spared or one.leaving):
+                self._open[holder.queue.node.top.key] = None
             if holder.spared and not (one.leaving or one.stuck):
                 top = holder.queue.node.top.key
                 self._soonest[top] = min(self._soonest.get(top, until_ms), until_ms)
@@ -271,7 +274,7 @@ class Quota:
         return found
 
     def _search(self, need: Need) -> list[Victim]:
-        if not need.queue.may_preempt:
+        if not need.queue.may_preempt or need.queue.node.top.key not in self._open:
             return []
         if self.fair:
             return fair.victims_of(need, self.objects.settings.strategies)
