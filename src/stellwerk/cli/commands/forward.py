@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 
@@ -74,13 +75,11 @@ def command(name: str, ports: Sequence[tuple[int, int]], run: int | None, rank: 
     for door, (_, there) in zip(listening, ports, strict=True):
         narrate(f"http://{HERE}:{door.getsockname()[1]} -> {workload.name}:{there}")
     narrate("Ctrl-C ends it")
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         _serve(listening, [there for _, there in ports], name, run, rank)
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        for door in listening:
-            door.close()
+    for door in listening:
+        door.close()
+    return 0
 
 
 def _probe(client: Client, name: str, port: int, run: int | None, rank: int) -> None:
@@ -103,7 +102,7 @@ def _listen(port: int) -> socket.socket:
 
 def _serve(
     listening: Sequence[socket.socket], ports: Sequence[int], name: str, run: int | None, rank: int
-) -> int:
+) -> NoReturn:
     while True:
         ready, _, _ = select.select(listening, [], [])
         for door in ready:
