@@ -250,6 +250,38 @@ def test_a_silent_node_of_a_room_says_nothing_about_the_others() -> None:
     assert kinds(back) == ["ReachabilityChanged"]
 
 
+def test_a_run_over_two_nodes_is_out_of_reach_with_either_and_back_with_both() -> None:
+    """What speaks of one of them, or of runs on one node alone, says nothing about it."""
+    hall = Hall(a_cluster("room", a_node("a", cpus=1), a_node("b", cpus=1), kind="room"))
+    key = hall.submit(a_shape(num_nodes=2))
+    hall.settle()
+    hall.seen(key)
+    hall.now_ms += 10
+    hall.report(rep.Reachability("room", "unreachable", "off", ("b",)))
+    assert not hall.workload(key).runs[-1].reachable
+    assert hall.report(rep.Reachability("room", "reachable", nodes=("b",))) == []
+    assert kinds(hall.report(rep.Reachability("room", "reachable", nodes=("a", "b")))) == [
+        "ReachabilityChanged"
+    ]
+    of_one = rep.Inventory("room", (), hall.now_ms, ("a",))
+    assert missing_runs(hall.state, of_one) == ([], [])
+    of_both = rep.Inventory("room", (), hall.now_ms, ("a", "b"), spread=True)
+    assert [run.id for run in missing_runs(hall.state, of_both)[1]] == [f"{key}-1"]
+    nowhere = rep.Inventory("room", (), hall.now_ms, ("",), spread=True)
+    assert missing_runs(hall.state, nowhere) == ([], [])
+
+
+def test_what_speaks_of_runs_over_several_nodes_says_nothing_about_others() -> None:
+    """They are on one of those nodes, and told of by its own inventory."""
+    hall = Hall(a_cluster("room", a_node("a", cpus=1), a_node("b", cpus=1), kind="room"))
+    key = hall.submit()
+    hall.settle()
+    hall.seen(key)
+    hall.now_ms += 10
+    of_both = rep.Inventory("room", (), hall.now_ms, ("a", "b"), spread=True)
+    assert missing_runs(hall.state, of_both) == ([], [])
+
+
 def test_a_lost_run_can_be_given_up_by_a_person() -> None:
     """The workload goes on elsewhere; what comes back is a stray."""
     far, near = a_cluster("far", a_node(cpus=8)), a_cluster("near", a_node(cpus=2))

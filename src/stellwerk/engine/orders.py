@@ -133,8 +133,8 @@ def _ranks(
     if task.launcher in FIRST_NODE_ALONE and len(machines) > 1:
         raise refusal(
             "launch/several-machines",
-            f"`stellwerk/launcher: {task.launcher}` starts nothing on other machines",
-            "name one machine with `infra`, or use `processes`, which starts each rank itself",
+            f"`stellwerk/launcher: {task.launcher}` starts nothing on other machines: name one "
+            "machine with `infra`, or use `processes`, by which each rank is started",
         )
     return tuple(
         RankOrder(
