@@ -1,6 +1,7 @@
 """Placements and declared fleets: applying, looking, explaining, deleting."""
 
 import asyncio
+from contextlib import nullcontext
 from functools import partial
 from typing import Annotated
 
@@ -69,7 +70,7 @@ async def apply_fleet(
 
 async def _apply(data: models.ApplyBody, request: AnyRequest, services: Services) -> models.Applied:
     store, engine = services.store, services.engine
-    async with services.applying:
+    async with nullcontext() if data.dry_run else services.applying:
         await services.settled(SETTLE_S)
         queueing = queueing_now(engine.state)
         one = await asyncio.to_thread(applying.read, data, services.clock.now_ms(), queueing)
