@@ -5,7 +5,8 @@
 
 The fleet and the placements are those of bench/placement.py. They are applied as one fleet file to
 an engine over a store; time runs from the command until every decision is on the disk. Then one
-cluster's score changes, twenty times: until everything that follows is decided and durable.
+cluster's score changes, twenty times: until everything that follows is decided and durable. After
+each the server is left to rest as long as it does by itself.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from stellwerk.core.model.fleet import Fleet
 from stellwerk.core.model.ids import BlobHash
 from stellwerk.engine.clock import SystemClock
 from stellwerk.engine.loop import Engine
+from stellwerk.engine.placements import PAUSE_S
 from stellwerk.store import NewCommand, Store
 
 SIZES = ((100, 1_000), (1_000, 1_000), (1_000, 10_000), (10_000, 1_000), (10_000, 10_000))
@@ -52,6 +54,8 @@ class Row(NamedTuple):
     per_cpu_s: float
     change: float
     worst: float
+    change_cpu: float
+    worst_cpu: float
     moved: float
     bytes_each: float
     memory_mib: float
@@ -88,14 +92,19 @@ async def measure(home: Path, clusters: int, count: int) -> Row:
         assert all(one.decided for one in engine.state.standing.placements.values())
         before = engine.seq
         size = sum(os.stat(store.path + end).st_size for end in ("", "-wal"))
-        times = []
+        times, cpu_times = [], []
+        await asyncio.sleep(PAUSE_S)
         for _ in range(CHANGES):
+            begun_cpu = time.process_time()
             times.append(await change(engine, clusters, chance))
+            cpu_times.append(1000 * (time.process_time() - begun_cpu))
+            await asyncio.sleep(min(times[-1] / 1000, PAUSE_S))
             if running.done():
                 await running
         engine.stop()
         await running
     times.sort()
+    cpu_times.sort()
     return Row(
         clusters,
         count,
@@ -103,6 +112,8 @@ async def measure(home: Path, clusters: int, count: int) -> Row:
         count / used,
         times[len(times) // 2],
         times[-1],
+        cpu_times[len(cpu_times) // 2],
+        cpu_times[-1],
         (engine.seq - before) / CHANGES,
         size / count,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -127,7 +138,8 @@ def main() -> int:
     given = parser.parse_args()
     print(
         f"{'clusters':>8} {'placements':>10} {'durable/s':>9} {'a CPU s':>7} "
-        f"{'one change: median / worst ms':>30} {'facts':>6} {'B each':>7} {'MiB':>5}"
+        f"{'one change: median / worst ms':>30} {'CPU ms':>13} {'facts':>6} "
+        f"{'B each':>7} {'MiB':>5}"
     )
     missed = False
     for clusters, count in SIZES:
@@ -136,9 +148,11 @@ def main() -> int:
         with a_home(given.home) as home:
             row = asyncio.run(measure(home, clusters, count))
         moves = f"{row.change:.0f} / {row.worst:.0f}"
+        cpu = f"{row.change_cpu:.0f} / {row.worst_cpu:.0f}"
         print(
             f"{row.clusters:>8,} {row.placements:>10,} {row.per_s:>9,.0f} {row.per_cpu_s:>7,.0f} "
-            f"{moves:>30} {row.moved:>6.0f} {row.bytes_each:>7,.0f} {row.memory_mib:>5,.0f}",
+            f"{moves:>30} {cpu:>13} {row.moved:>6.0f} "
+            f"{row.bytes_each:>7,.0f} {row.memory_mib:>5,.0f}",
             flush=True,
         )
         missed |= row.per_s < TARGETS.get(clusters, 0)
