@@ -85,6 +85,16 @@ def test_the_queue_named_default_binds_where_it_is_there() -> None:
     assert hall.told(second) == ["queue_quota"]
 
 
+def test_a_queue_may_be_named_with_its_namespace() -> None:
+    """`team-a/gpus`, whatever the project."""
+    hall = Hall(a_cluster("lab", a_node(cpus=16)))
+    objects = queueing(a_queue("team", 1))
+    hall.apply(replace(objects, local_queues=(LocalQueue("team-a", "gpus", "team"),)))
+    keys = [hall.submit(ONE, queue="team-a/gpus") for _ in range(2)]
+    assert hall.settle() == keys[:1]
+    assert hall.told(keys[1]) == ["queue_quota"]
+
+
 def test_a_queue_that_takes_nothing_in_says_why() -> None:
     """Missing, stopped, without its flavor, closed to the namespace."""
     closed = replace(a_queue("closed", 4), namespaces=None)

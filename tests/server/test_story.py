@@ -71,6 +71,7 @@ SENTENCES = [
     (ev.PlacementDeleted("default/gold"), ""),
     (ev.PlacementDecided("default/gold", NOT_YET), ""),
     (ev.OwnPlacementDecided(ShapeId("s"), OwnDecided()), ""),
+    (ev.RoomClaimed(ID), "its claim can't be counted on any more"),
     (ev.QueueObjectApplied(QueueObject("Cohort", "lab")), ""),
     (ev.QueueObjectDeleted("Cohort", "lab"), ""),
 ]

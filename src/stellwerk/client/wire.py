@@ -276,6 +276,40 @@ class CandidateView(Struct):
     figures: dict[str, float] = {}
 
 
+class QuotaLevel(Struct):
+    """One queue or cohort on the way to the root, in thousandths of the resource's unit."""
+
+    name: str
+    kind: str = ""
+    nominal: int = 0
+    quota: int = 0
+    used: int = 0
+    available: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+class FlavorVerdict(Struct):
+    """What one flavor said."""
+
+    flavor: str
+    resource: str
+    outcome: str
+    alternative: int = 0
+    wanted: int = 0
+    available: int = 0
+    most: int = 0
+    note: str = ""
+    path: list[QuotaLevel] = []
+
+
+class QuotaSaid(Struct):
+    """What the queue of a workload said; `queue` "" = no quota binds it."""
+
+    queue: str = ""
+    flavors: list[FlavorVerdict] = []
+
+
 class DecisionView(Struct):
     """A stored decision."""
 
@@ -287,6 +321,7 @@ class DecisionView(Struct):
     runner_up: str | None = None
     change: list[str] = []
     inputs: dict[str, Any] = {}
+    quota: QuotaSaid | None = None
 
 
 class Holder(Struct):

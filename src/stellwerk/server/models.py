@@ -284,7 +284,12 @@ class CandidateView(msgspec.Struct, frozen=True):
 
 
 class DecisionView(msgspec.Struct, frozen=True):
-    """A stored decision; `inputs` names by hash what it was made of."""
+    """A stored decision; `inputs` names by hash what it was made of.
+
+    `quota` is what its queue said, where there are queues: by flavor the outcome and the numbers of
+    every level up to the root, in thousandths of a resource's unit; a queue "" means that no quota
+    binds it.
+    """
 
     id: str
     at_ms: int
@@ -294,6 +299,7 @@ class DecisionView(msgspec.Struct, frozen=True):
     runner_up: str | None
     change: list[str]
     inputs: dict[str, Any]
+    quota: dict[str, Any] | None = None
 
 
 class ForecastView(msgspec.Struct, frozen=True):

@@ -271,6 +271,7 @@ def decision_view(decision: Decision, shape: Shape | None, now_ms: int) -> model
         runner_up=_cluster_at(decision, decision.runner_up),
         change=list(decision.change),
         inputs=msgspec.to_builtins(decision.inputs),
+        quota=None if decision.quota is None else msgspec.to_builtins(decision.quota),
     )
 
 

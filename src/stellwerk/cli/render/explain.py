@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from stellwerk.cli.render.phases import phase_cell
+from stellwerk.cli.render.quota_said import quota_said
 from stellwerk.cli.render.reasons import in_a_row, in_full
 from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.render.units import age, clock
@@ -28,6 +29,7 @@ def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]
         lines += ["", *(f"  {line}" for line in matrix)]
         lines += [f"  {line}" for line in meanings(decision.candidates)]
         lines += _runner_up(decision)
+        lines += quota_said(decision.quota)
         for i, change in enumerate(decision.change):
             lines.append(
                 ("what would change it: " if i == 0 else "                      ") + change

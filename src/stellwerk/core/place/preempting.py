@@ -58,7 +58,8 @@ def promise(
         victims = quota.victims(queue, workload, offer.option, now_ms, trial.has_place)
         consulted = consulted or trial.checks > 0
         if victims is None:
-            return None
+            consulted = True
+            break
         if victims:
             return _promise(quotas, queue, head, offer, victims, trial, inputs)
     until_ms = quota.spared_until_ms(queue, now_ms)
