@@ -177,7 +177,8 @@ class Computer:
             place.mkdir(parents=True, exist_ok=True)
             before.append(f"mount --bind {path} {place}")
             after.append(f"mkdir -p {path} && mount --bind {place} {path}")
-        return [*before, "mount -t tmpfs -o mode=755 tmpfs /root", *after] if before else []
+        hide = f"mount -t tmpfs -o mode=755 tmpfs {os.path.expanduser('~root')}"
+        return [*before, hide, *after] if before else []
 
     def restart_sshd(self) -> None:
         """Ends sshd and the connections that it serves, and starts it again; jobs go on."""

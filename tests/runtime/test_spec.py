@@ -94,7 +94,8 @@ def test_a_part_of_a_gang_knows_its_place() -> None:
     assert spec.gang is not None
     assert spec.gang.hosts[spec.gang.host] == ("pc2", [1, 2])
     assert "has other ranks" in problems(ranks=ranks, gang={"hosts": hosts, "host": 0})["gang"]
-    for wrong in ([], {"hosts": hosts}, {"hosts": hosts, "host": 7}, {"hosts": [3], "host": 0}):
+    wrongs: list[object] = [[], {"hosts": hosts}, {"hosts": hosts, "host": 7}, {"hosts": [3]}]
+    for wrong in wrongs:
         assert problems(ranks=ranks, gang=wrong)["gang"].startswith("is no `")
 
 

@@ -57,10 +57,10 @@ class Part(NamedTuple):
 
 def part_of(cluster: str, said: JSONObject, ahead_ms: int = 0) -> Part | None:
     """Reads what an agent says of a run; None where the run is no part of a gang."""
-    gang = said.get("gang")
+    gang: Any = said.get("gang")
     try:
-        hosts = tuple(Host(str(one["node"]), tuple(one["ranks"])) for one in gang["hosts"])  # type: ignore[index]
-        host = int(gang["host"])  # type: ignore[index]
+        hosts = tuple(Host(str(one["node"]), tuple(one["ranks"])) for one in gang["hosts"])
+        host = int(gang["host"])
         first = hosts[host].ranks[0]
     except (KeyError, TypeError, ValueError, IndexError):
         return None
