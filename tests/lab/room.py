@@ -91,6 +91,10 @@ class Computer:
         (etc / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names]) + "\n")
         self.new_host_key()
         lines = ["UsePAM no", "StrictModes no", f"HostKey {self.folder}/host_key", "PidFile none"]
+        claims = self.folder / "claims"
+        claims.mkdir(exist_ok=True)
+        claims.chmod(0o1777)
+        lines += [f"SetEnv STELLWERK_CLAIMS={claims}"]  # as if each had a disk of its own
         lines += ["Subsystem sftp internal-sftp", "PrintMotd no", *self._options]
         (self.folder / "sshd_config").write_text("\n".join(lines) + "\n")
         _run("ip", "netns", "add", self.name)

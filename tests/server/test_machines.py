@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.lower import Lowered, lower
 from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.reports import ClusterReport
 from stellwerk.core.model.task import Task
 from stellwerk.server.accept import stay_here
 from stellwerk.testing.builders import a_cluster
@@ -119,3 +120,21 @@ def test_a_command_in_place_stays(
     kept = stay_here(_lowered(infra), clusters, problems)
     assert [one.infra for one in kept.shape.alternatives] == [becomes]
     assert [one.code for one in problems] == codes
+
+
+def test_a_cluster_that_nobody_serves_can_go(stage: Stage) -> None:
+    """One that was added by a server that forgot it; what a driver here serves isn't touched."""
+    gone = a_cluster("old", driver="ssh")
+    stage.loop.call_soon_threadsafe(stage.engine.drivers.__setitem__, "old", stage.driver)
+    stage.loop.call_soon_threadsafe(stage.engine.watch._report, ClusterReport(gone))
+
+    def known() -> list[str]:
+        return [one["name"] for one in stage.get("/v1/clusters").json["items"]]
+
+    stage.until(lambda: "old" in known(), "it is known")
+    stage.loop.call_soon_threadsafe(stage.engine.drivers.pop, "old")
+    assert stage.ask("DELETE", "/v1/ssh-clusters/old").json == {"name": "old", "hosts": []}
+    assert "old" not in known()
+    refused = stage.ask("DELETE", "/v1/ssh-clusters/lab")
+    assert (refused.status, refused.json["code"]) == (404, "find/cluster")
+    assert "lab" in known()
