@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
+from stellwerk.core.model.decisions import QuotaSaid
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.gates import ArrayPart
 from stellwerk.core.model.reasons import RenderedReason
@@ -274,40 +275,6 @@ class CandidateView(Struct):
     total: int = 0
     alternative: int = 0
     figures: dict[str, float] = {}
-
-
-class QuotaLevel(Struct):
-    """One queue or cohort on the way to the root, in thousandths of the resource's unit."""
-
-    name: str
-    kind: str = ""
-    nominal: int = 0
-    quota: int = 0
-    used: int = 0
-    available: int = 0
-    borrowing_limit: int | None = None
-    lending_limit: int | None = None
-
-
-class FlavorVerdict(Struct):
-    """What one flavor said."""
-
-    flavor: str
-    resource: str
-    outcome: str
-    alternative: int = 0
-    wanted: int = 0
-    available: int = 0
-    most: int = 0
-    note: str = ""
-    path: list[QuotaLevel] = []
-
-
-class QuotaSaid(Struct):
-    """What the queue of a workload said; `queue` "" = no quota binds it."""
-
-    queue: str = ""
-    flavors: list[FlavorVerdict] = []
 
 
 class DecisionView(Struct):

@@ -1,9 +1,9 @@
 """What a queue said of each flavor, with the way of its quota from the queue to the root."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from stellwerk.client.wire import FlavorVerdict, QuotaLevel, QuotaSaid
 from stellwerk.core.describe.fleet_amounts import write_kubernetes
+from stellwerk.core.model.decisions import FlavorVerdict, QuotaLevel, QuotaSaid
 
 
 def quota_said(said: QuotaSaid | None) -> list[str]:
@@ -15,7 +15,7 @@ def quota_said(said: QuotaSaid | None) -> list[str]:
     return [f"quota of {said.queue}:", *(f"  {line}" for line in _flavors(said.flavors))]
 
 
-def _flavors(verdicts: list[FlavorVerdict]) -> Iterator[str]:
+def _flavors(verdicts: Iterable[FlavorVerdict]) -> Iterator[str]:
     for one in verdicts:
         if not one.path:
             yield f"{one.flavor or one.resource}: {one.note or one.outcome}"
