@@ -13,7 +13,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import NamedTuple, Optional
 
@@ -38,7 +38,7 @@ _STEP = re.compile(
 _HALF_WRITTEN = re.compile(
     r"^(?:tmp|temp)[-_.]|[-_.](?:tmp|temp|part|partial|incomplete|unfinished)\d*$|~$", re.IGNORECASE
 )
-_MARKERS = ("trainer_state.json", ".metadata")
+MARKERS = ("trainer_state.json", ".metadata")
 """Files that frameworks write last: a folder without one, beside some that have it, isn't whole."""
 
 
@@ -64,10 +64,10 @@ def complete(directory: str) -> list[Checkpoint]:
     found = []
     for name in _whole(directory):
         path = os.path.join(directory, name)
-        size, modified_ms = (0, 0) if os.path.islink(path) else _measure(path)
+        size, modified_ms = (0, 0) if os.path.islink(path) else measure(path)
         if size:
             found.append(Checkpoint(name, step_of(name), size, modified_ms))
-    said = _said(directory)
+    said = said_complete(directory)
     told = [one for one in found if one.step is not None or one.name in said]
     return sorted(told or found, key=lambda one: (one.modified_ms, one.step or 0, one.name))
 
@@ -91,7 +91,7 @@ def resume(source: str, target: str) -> None:
             remove_tree(unfinished)
         if os.listdir(target):
             return
-        names = _to_copy(source)
+        names = to_copy(source)
         if not names:
             raise ErrandError(f"there are no checkpoints to go on from in `{source}` any more")
         try:
@@ -143,25 +143,25 @@ def forget_unfinished(target: str) -> None:
     remove_tree(os.path.join(target, _UNFINISHED))
 
 
-def _to_copy(source: str) -> list[str]:
+def to_copy(source: str, is_over: Callable[[str], bool] = lambda _name: True) -> list[str]:
     """All that is whole, of many numbered ones of a kind the last two and those that a link leads
-    to; nothing without any."""
-    whole = complete(source)
+    to; nothing without any. ``is_over`` says of an entry whether anybody may still write it."""
+    whole = [one for one in complete(source) if is_over(one.name)]
     if not whole:
         return []
     kinds: dict[str, list[Checkpoint]] = {}
     for one in whole:
         if one.step is not None and len(_NUMBER.findall(one.name)) == 1:
-            kinds.setdefault(_kind(one.name), []).append(one)
+            kinds.setdefault(kind_of(one.name), []).append(one)
     old = {
         one.name
         for alike in kinds.values()
         for one in sorted(alike, key=lambda one: one.step or 0)[:-KEPT_OF_A_KIND]
     }
-    whole_names = _whole(source)
+    whole_names = [name for name in _whole(source) if is_over(name)]
     old -= _linked(source, whole_names)
     names = [name for name in whole_names if name not in old]
-    return [SAID_COMPLETE, *names] if _said(source) else names
+    return [SAID_COMPLETE, *names] if said_complete(source) else names
 
 
 def _whole(directory: str) -> list[str]:
@@ -172,32 +172,32 @@ def _whole(directory: str) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     names = [name for name in names if not _HALF_WRITTEN.search(name)]
-    said = _said(directory)
-    said_kinds = {_kind(name) for name in said}
+    said = said_complete(directory)
+    said_kinds = {kind_of(name) for name in said}
     marked = {
-        (_kind(name), marker)
+        (kind_of(name), marker)
         for name in names
-        for marker in _MARKERS
+        for marker in MARKERS
         if os.path.exists(os.path.join(directory, name, marker))
     }
     return [
         name
         for name in names
-        if (name in said or _kind(name) not in said_kinds)
+        if (name in said or kind_of(name) not in said_kinds)
         and all(
             os.path.exists(os.path.join(directory, name, marker))
             for kind, marker in marked
-            if kind == _kind(name)
+            if kind == kind_of(name)
         )
     ]
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
     """What checkpoints have in common that differ in their numbers."""
     return _NUMBER.sub("#", name)
 
 
-def _said(directory: str) -> frozenset[str]:
+def said_complete(directory: str) -> frozenset[str]:
     """The entries that the job itself called complete."""
     try:
         with open_file(os.path.join(directory, SAID_COMPLETE)) as file:
@@ -218,7 +218,7 @@ def _paths(lines: Iterable[bytes]) -> Iterable[str]:
             yield path.split("/")[0]
 
 
-def _measure(path: str) -> tuple[int, int]:
+def measure(path: str) -> tuple[int, int]:
     """The bytes of all regular files of an entry, and when the newest was written."""
     size = newest_ns = 0
     with contextlib.suppress(FileNotFoundError):  # removed just now

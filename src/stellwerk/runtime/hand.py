@@ -14,6 +14,11 @@ agent, wrappers and jobs go on. Spoken over standard input and output, see `mess
 | `log` | `run`, `stream`, `rank`, `offset`, `limit` | `size`, with the bytes behind |
 | `folders` | `run`, `workload` | `work`, `output`, `checkpoint` |
 | `checkpoints` | `workload` | `found` |
+| `settled` | `workload`, `over` | `found`, `state`, `generation` |
+| `hold` | the same | the same, `size` of the list of what is held |
+| `held` | `workload`, `path`, `offset`, `limit` | the bytes behind; the list without a `path` |
+| `let_go` | `workload` | |
+| `put_in_place` | `workload`, `entries` (the name of a list as content) | |
 | `channel` | `number`; only where a machine dials out | |
 | `left` | `kind` (`runs`, `outputs`, `checkpoints`), or `run` | `left`: [name, bytes]; `is` |
 | `strays` | `live`, `before_ms` | `left` |
@@ -36,6 +41,7 @@ from typing import Optional
 
 from . import frames, messages
 from .files import JSONObject
+from .hand_carrying import held, hold, let_go, put_in_place, settled
 from .hand_channel import give_channel
 from .hand_files import OPERATIONS, FileTrouble, Here
 from .hand_leaving import leave
@@ -48,8 +54,22 @@ _WAITING = 16
 """Requests that may wait; more of them wait in the connection."""
 
 
-_SLOW = {"left": left, "strays": strays, "sweep": sweep}
-_OPERATIONS = {**OPERATIONS, **_SLOW, "leave": leave, "channel": give_channel}
+_SLOW = {
+    "left": left,
+    "strays": strays,
+    "sweep": sweep,
+    "settled": settled,
+    "hold": hold,
+    "put_in_place": put_in_place,
+}
+_OPERATIONS = {
+    **OPERATIONS,
+    **_SLOW,
+    "held": held,
+    "let_go": let_go,
+    "leave": leave,
+    "channel": give_channel,
+}
 
 
 class Hand:

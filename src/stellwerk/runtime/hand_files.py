@@ -62,7 +62,7 @@ class Here:
 
     def run(self, name: object) -> RunFiles:
         """The files of a run."""
-        return self.places.run(_checked(name))
+        return self.places.run(checked_name(name))
 
     def draft(self, name: str) -> str:
         """A path for content that isn't whole yet."""
@@ -80,7 +80,8 @@ class Here:
                 continue  # somebody else was faster
 
 
-def _checked(name: object) -> str:
+def checked_name(name: object) -> str:
+    """A run's or a workload's name; anything else is refused."""
     if not isinstance(name, str) or RUN_NAME.fullmatch(name) is None:
         raise FileTrouble("bad_request", f"`{name}` is no run's or workload's name")
     return name
@@ -164,7 +165,7 @@ def remove(here: Here, head: JSONObject, _data: bytes) -> Answer:
             if _PLACE.fullmatch(str(place)) is not None:
                 remove_tree(os.path.join(here.places.root, place))
         return {}, b""
-    run = _checked(head.get("run"))
+    run = checked_name(head.get("run"))
     for folder in LAID_OUT:
         remove_generations(os.path.join(here.places.root, folder), run)
     return {}, b""
@@ -192,7 +193,7 @@ def _folders(here: Here, head: JSONObject) -> dict[str, str]:
     files = here.run(head.get("run"))
     spec = read_json(files.spec)
     if spec is None:
-        workload = _checked(head.get("workload"))
+        workload = checked_name(head.get("workload"))
         kept = {"output": "outputs", "checkpoint": "checkpoints"}
         paths = {what: os.path.join(here.home, name, workload) for what, name in kept.items()}
         there = {what: path for what, path in paths.items() if os.path.isdir(path)}
@@ -208,7 +209,7 @@ def checkpoints(here: Here, head: JSONObject, _data: bytes) -> Answer:
     """The whole checkpoints of a workload, the newest last."""
     from .checkpoints import complete
 
-    folder = os.path.join(here.home, "checkpoints", _checked(head.get("workload")))
+    folder = os.path.join(here.home, "checkpoints", checked_name(head.get("workload")))
     found = [[one.name, one.bytes, one.modified_ms, one.step] for one in complete(folder)]
     return {"found": found}, b""
 

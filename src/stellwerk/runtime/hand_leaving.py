@@ -10,7 +10,7 @@ from .hand_files import Answer, Here
 from .reach import dismiss, socket_of
 from .removing import remove_tree
 
-FOLDERS = ("outputs", "checkpoints", "content", "runtime")
+FOLDERS = ("outputs", "checkpoints", "carried", "content", "runtime")
 """All that a caller has here; the last one holds the file that is being run."""
 
 OF_JOINING = ("join.json", "join.lock")

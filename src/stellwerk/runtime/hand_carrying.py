@@ -1,0 +1,103 @@
+"""What a hand does for checkpoints that follow their job: tells of them, lends them, puts them in.
+
+`settled` costs a look at the directory's entries; `hold` and `put_in_place` read and write all of
+it, so they have threads of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from . import carrying
+from .files import JSONObject, open_file
+from .hand_files import Answer, FileTrouble, Here, checked_name
+from .messages import PIECE
+from .removing import remove_tree
+from .trees import ContentMissing
+
+FOLDER = "carried"
+"""Beside the runtime: what is held for a copy, or on its way in; a folder for each workload."""
+_FORGOTTEN_S = 24 * 3600
+_AT_A_TIME = threading.Lock()
+"""One look through all of a checkpoint at a time: disks of machines are the jobs' own."""
+
+
+def _folder(here: Here, head: JSONObject) -> tuple[str, str]:
+    name = checked_name(head.get("workload"))
+    return os.path.join(here.home, "checkpoints", name), os.path.join(here.home, FOLDER, name)
+
+
+def _told(here: Here, head: JSONObject, carried: carrying.Carried) -> JSONObject:
+    return {
+        "found": [[one.name, one.bytes, one.modified_ms, one.step] for one in carried.found],
+        "state": carried.state,
+        "generation": carrying.generation_here(here.places, checked_name(head.get("workload"))),
+    }
+
+
+def settled(here: Here, head: JSONObject, _data: bytes) -> Answer:
+    """Which checkpoints of a `workload` may be copied away; `over` if no job writes them now."""
+    directory, _ = _folder(here, head)
+    carried = carrying.to_carry(directory, over=head.get("over") is True)
+    return _told(here, head, carried), b""
+
+
+def hold(here: Here, head: JSONObject, _data: bytes) -> Answer:
+    """Hold them, so that they can be read whatever the job does; `size` is that of their list."""
+    directory, held = _folder(here, head)
+    with _AT_A_TIME:
+        _forget_old(os.path.dirname(held))
+        carried = carrying.hold(directory, held, over=head.get("over") is True)
+    size = os.path.getsize(os.path.join(held, carrying.LIST)) if carried.names else 0
+    return {**_told(here, head, carried), "size": size}, b""
+
+
+def held(here: Here, head: JSONObject, _data: bytes) -> Answer:
+    """Bytes of a file that is held; without a `path` of the list of all."""
+    _, folder = _folder(here, head)
+    path = os.path.join(folder, carrying.LIST)
+    if head.get("path"):
+        top = os.path.realpath(os.path.join(folder, carrying.HELD))
+        path = os.path.realpath(os.path.join(top, str(head["path"])))
+        if not path.startswith(top + os.sep):
+            raise FileTrouble("outside", f"`{head['path']}` leads out of what is held")
+    with open_file(path) as file:
+        file.seek(int(head["offset"]))
+        return {}, file.read(min(PIECE, max(0, int(head["limit"]))))
+
+
+def let_go(here: Here, head: JSONObject, _data: bytes) -> Answer:
+    """Hold them no longer."""
+    remove_tree(_folder(here, head)[1])
+    return {}, b""
+
+
+def put_in_place(here: Here, head: JSONObject, _data: bytes) -> Answer:
+    """Make a workload's checkpoint directory of content that is here, in place of an older one."""
+    directory, aside = _folder(here, head)
+    with _AT_A_TIME:
+        try:
+            with open_file(here.content_path(str(head["entries"]))) as file:
+                pieces = carrying.read_list(file.read())
+            carrying.put_in_place(directory, aside, pieces, here.content_path)
+        except (ContentMissing, FileNotFoundError) as error:
+            raise FileTrouble("content_missing", str(error)) from error
+    return {}, b""
+
+
+def _forget_old(parent: str) -> None:
+    """Let go of what nobody has come for in a long time."""
+    before_s = time.time() - _FORGOTTEN_S
+    try:
+        names = os.listdir(parent)
+    except FileNotFoundError:
+        return
+    for name in names:
+        path = os.path.join(parent, name)
+        try:
+            if os.lstat(path).st_mtime < before_s:
+                remove_tree(path)
+        except FileNotFoundError:
+            continue
