@@ -173,27 +173,33 @@ def _moved(job: JobProfile, one: ClusterEstimate, move: Move) -> Fact:
             f"{one.cluster} would move {amount} of {move.data} in {span} from {move.source}{price}"
         )
     numbers = {"data": move.data, "source": move.source}
-    return Fact(
+    return _of(
+        one,
         "move",
-        one.cluster,
         sentence,
         {**numbers, "bytes": move.bytes, "seconds": move.seconds, "usd": move.usd},
     )
 
 
+def _of(
+    one: ClusterEstimate, code: str, sentence: str, numbers: dict[str, str | int | float]
+) -> Fact:
+    return Fact(code, one.cluster, sentence, numbers)
+
+
 def _way(one: ClusterEstimate) -> Iterator[Fact]:
     if one.read_bytes is not None and one.read_bytes:
-        yield Fact(
+        yield _of(
+            one,
             "stream",
-            one.cluster,
             f"{one.cluster} would read {show_data(one.read_bytes)} over all epochs",
             {"read_bytes": one.read_bytes},
         )
     if one.way:
         missing = show_data(one.missing.value or 0)
-        yield Fact(
+        yield _of(
+            one,
             "way",
-            one.cluster,
             f"{one.cluster} is fed by {one.way}: {missing} over the uplink",
             {"way": one.way, "bytes": one.missing.value or 0},
         )
@@ -201,9 +207,9 @@ def _way(one: ClusterEstimate) -> Iterator[Fact]:
 
 def _room(one: ClusterEstimate) -> Iterator[Fact]:
     if one.evict_bytes:
-        yield Fact(
+        yield _of(
+            one,
             "evict",
-            one.cluster,
             f"{one.cluster} must first give up {show_data(one.evict_bytes)} of unused data",
             {"evict_bytes": one.evict_bytes},
         )
@@ -211,16 +217,16 @@ def _room(one: ClusterEstimate) -> Iterator[Fact]:
 
 def _times(job: JobProfile, one: ClusterEstimate) -> Iterator[Fact]:
     if one.wait_s:
-        yield Fact(
+        yield _of(
+            one,
             "wait",
-            one.cluster,
             f"{one.cluster} has room in {show_span(one.wait_s)}",
             {"wait_s": one.wait_s},
         )
     if one.opens_in_s:
-        yield Fact(
+        yield _of(
+            one,
             "opens",
-            one.cluster,
             f"{one.cluster} opens in {show_span(one.opens_in_s)}",
             {"opens_in_s": one.opens_in_s},
         )
@@ -231,12 +237,12 @@ def _times(job: JobProfile, one: ClusterEstimate) -> Iterator[Fact]:
     if finish is None or run is None:
         why = NO_RUNTIME if job.runtime_s is None else "its length there isn't known"
         tip = f" ({SAY_RUNTIME})" if job.runtime_s is None else ""
-        yield Fact("start", one.cluster, f"{begins}; {why}{tip}", {"start_s": start})
+        yield _of(one, "start", f"{begins}; {why}{tip}", {"start_s": start})
         return
     origin = f" ({job.runtime_origin})" if job.runtime_origin else ""
-    yield Fact(
+    yield _of(
+        one,
         "finish",
-        one.cluster,
         f"{begins}, run {show_span(run)}{origin} and be over in {show_span(finish)}",
         {"start_s": start, "run_s": run, "finish_s": finish},
     )
@@ -250,21 +256,21 @@ def _money(job: JobProfile, one: ClusterEstimate) -> Iterator[Fact]:
         if cost.basis == "expected":
             sentence += " (a mean)"
         numbers = {"usd": cost.value, "egress_usd": egress or 0.0}
-        yield Fact("cost", one.cluster, sentence, {**numbers})
+        yield _of(one, "cost", sentence, {**numbers})
     if job.objective == "weighted" and one.objective.value is not None:
         rate = show_usd(job.usd_per_hour_of_waiting)
-        yield Fact(
+        yield _of(
+            one,
             "weighted",
-            one.cluster,
             f"with an hour until the end worth {rate}, {one.cluster} counts as "
             f"{show_usd(one.objective.value)}",
             {"score_usd": one.objective.value, "usd_per_hour": job.usd_per_hour_of_waiting},
         )
     energy = one.energy
     if energy.value is not None:
-        yield Fact(
+        yield _of(
+            one,
             "energy",
-            one.cluster,
             f"it would draw {show_energy(energy.value)} on {one.cluster}",
             {"kwh": energy.value},
         )
@@ -283,13 +289,13 @@ def _source(one: ClusterEstimate, verdict: SourceVerdict) -> Iterator[Fact]:
         elif reason.code == "window_too_short":
             late = reason.params["late"]
             sentence = f"{verdict.source} would finish {late} after {one.cluster}'s window closes"
-        yield Fact("source_out", one.cluster, sentence, {**numbers, **reason.params})
+        yield _of(one, "source_out", sentence, {**numbers, **reason.params})
         return
     parts = list(_than(one.cost.value, verdict.cost_usd, _dearer))
     parts += _than(one.finish.value, verdict.finish_s, _later)
     numbers |= {"seconds": verdict.seconds or 0.0, "usd": verdict.usd or 0.0}
     sentence = f"{verdict.source} {' and '.join(parts) or 'would do as well'}"
-    yield Fact("source_worse", one.cluster, sentence, numbers)
+    yield _of(one, "source_worse", sentence, numbers)
 
 
 def _than(mine: float | None, other: float | None, say: Callable[[float], str]) -> Iterator[str]:
