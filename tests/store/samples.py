@@ -5,6 +5,7 @@ from pathlib import Path
 
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.commands import Cancel, Command, Submit
+from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId, digest
 from stellwerk.core.model.own import OwnDecided, OwnOption
 from stellwerk.core.model.placement import Placement
@@ -65,6 +66,10 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.Requeued(W1, WHY, 5, charged=True, shape=a_shape()),
     ev.NodeQuarantined("lab", "n1", WHY),
     ev.NodeResumed("lab", "n1"),
+    ev.ClusterDrained("lab", ("n1",), 5_000),
+    ev.ClusterResumed("lab", ("n1",)),
+    ev.ClusterRemoved("lab"),
+    ev.RoomClaimed(W1, Claim(an_allocation(), Holding("default/q"), (RUN,), 5)),
     ev.WorkloadEnded(W1, "Failed", WHY),
     ev.CancelRequested(W1),
     ev.CommandRefused("cancel", W1, WHY),
