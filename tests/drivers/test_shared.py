@@ -36,7 +36,17 @@ class OwnDriver:
         processes = [{"pid": 5, "memory_bytes": 2 << 30, "run": None}]
         gpu = {"index": 0, "name": "NVIDIA A100", "memory_bytes": 40 << 30}
         used = {"memory_used_bytes": 2 << 30, "processes": processes}
-        return {"hostname": "big", "cpus": 4, "memory_bytes": 1 << 30, "gpus": [{**gpu, **used}]}
+        claims = [
+            {"user": user, "run": run, "cpus_milli": 1000, "memory_bytes": 0, "gpus": {}}
+            for user, run in (("ada", "w-ada-1"), ("cyd", "w-ben-1"), ("cyd", "w-far-1"))
+        ]
+        return {
+            "claims": claims,
+            "hostname": "big",
+            "cpus": 4,
+            "memory_bytes": 1 << 30,
+            "gpus": [{**gpu, **used}],
+        }
 
     async def read_log(self, run: RunId, *_: object) -> LogChunk:
         self.asked.append(run)
@@ -130,7 +140,9 @@ def test_each_runtime_is_asked_and_believed_about_its_own() -> None:
         reports = driver.reports()
         first = await until(driver, reports, Inventory)
         assert first.people == ("",)
-        assert (await driver.probe()).serves == ("",)
+        alone = await driver.probe()
+        assert alone.serves == ("",)
+        assert alone.nodes[0].foreign_cpus_milli == 2000, "of ada's run it is known what it holds"
         with pytest.raises(DriverError, match="no runtime of ada") as caught:
             await driver.stop(StopOrder(RunId("w-ada-1"), 1, 1, "cancel", 0))
         assert not caught.value.final

@@ -55,6 +55,7 @@ class Person:
             "PATH": "/usr/bin:/bin",
             "PYTHONPATH": str(REPOSITORY / "src"),
             "STELLWERK_MACHINE_CONFIG": str(self._house.settings),
+            "STELLWERK_CLAIMS": str(self._house.claims),
         }
         inside = ["nsenter", "-t", str(self._house.pid), "-m", f"--wd={self.home}"]
         as_user = ["setpriv", "--reuid", uid, "--regid", uid, "--init-groups"]
@@ -81,6 +82,7 @@ class House:
         self.folder = folder
         self.settings = folder / "config.toml"
         self.socket = folder / "run" / "server.sock"
+        self.claims = folder / "claims"
         self.people = {name: Person(self, name) for name in PEOPLE}
         self._make(settings)
         self._keeper = subprocess.Popen(
@@ -111,6 +113,8 @@ class House:
         (self.folder / "passwd").write_text("\n".join(passwd) + "\n")
         (self.folder / "group").write_text("\n".join(group) + "\n")
         self.settings.write_text(f'socket = "{self.socket}"\n{settings}')
+        self.claims.mkdir()
+        self.claims.chmod(0o1777)
         self.socket.parent.mkdir()
         os.chown(self.socket.parent, self.uid(PEOPLE[0]), self.uid(PEOPLE[0]))
 

@@ -94,6 +94,10 @@ def test_a_killed_server_and_a_runtime_that_went_lose_nothing(house: House) -> N
     assert ben.stw("server", "start").returncode == 0
     until(lambda: ada.show("hers")["runs"][-1]["reachable"], "it is reached again")
     assert len(ada.show("hers")["runs"]) == 1
+    [machine] = json.loads(ben.stw("clusters", "-o", "json").stdout)
+    [node] = machine["nodes"]
+    assert "another Stellwerk" not in node["note"], "her run is in the books, and counted once"
+    assert node["cpus"] - node["cpus_free"] == 1
     assert ada.stw("agent", "stop").returncode == 0
     until(lambda: not ada.show("hers")["runs"][-1]["reachable"], "her runtime has gone")
     assert ben.show("hers")["phase"] == "Running"

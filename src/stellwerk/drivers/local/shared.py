@@ -174,13 +174,21 @@ class SharedDriver:
     async def probe(self) -> Cluster:
         """Looks at the machine by the own agent, and asks each guest which processes are its."""
         facts = await self.own.facts()
-        live = set(self.own.live)
+        live = {*self.own.live, *self._claimed(facts.get("claims") or ())}
         for guest in list(self.guests.values()):
             if guest.is_there and facts.get("gpus"):
                 live |= await self._add_processes(guest, facts)
         found = cluster_of(facts, name=self.cluster, driver=DRIVER, runs=live)
         self._seen = replace(found, serves=self.people)
         return self._seen
+
+    def _claimed(self, claims: Collection[Mapping[str, Any]]) -> set[str]:
+        """The runs of guests, here or not, among those that say what they hold on this machine.
+
+        They are in the books already. Only their own person can say so of them.
+        """
+        runs = ((str(one.get("run")), one.get("user")) for one in claims)
+        return {run for run, user in runs if user and self._whose(RunId(run)) == user}
 
     async def _add_processes(self, guest: Guest, facts: Mapping[str, Any]) -> set[str]:
         """Notes which processes on the GPUs belong to runs of a guest, which alone can see it."""
