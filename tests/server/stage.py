@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -30,6 +30,7 @@ from stellwerk.engine.clock import SystemClock
 from stellwerk.engine.loop import Engine
 from stellwerk.server.accept import Read
 from stellwerk.server.app import Parts, make_app
+from stellwerk.server.machines import Machines
 from stellwerk.server.models import SubmitItem
 from stellwerk.server.peer import Access, own_uid
 from stellwerk.server.services import Identity, Services
@@ -212,6 +213,7 @@ class Stage:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
         self.loop: asyncio.AbstractEventLoop
         self.services: Services
+        self.machines: Machines
         self.engine: Engine
 
     def __enter__(self) -> Self:
@@ -219,6 +221,10 @@ class Stage:
         assert self._ready.wait(PATIENCE_S)
         self.until(lambda: self.get("/v1/clusters").json["items"], "the cluster is observed")
         return self
+
+    def wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Has the server do something, and waits for it."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_S)
 
     def stop(self) -> None:
         """Ends the server and waits for its end."""
@@ -244,6 +250,7 @@ class Stage:
         parts = Parts.of(self.services, Submits(self.services, self._read))
         application = FREE.pop() if FREE else Application(parts)
         application.work_on(parts)
+        self.machines = parts.machines
         server = HttpServer(application.app, self.services.stopping)
         feeding = asyncio.create_task(self.services.feed.run())
         running = asyncio.create_task(self.engine.run())

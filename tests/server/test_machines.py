@@ -138,3 +138,23 @@ def test_a_cluster_that_nobody_serves_can_go(stage: Stage) -> None:
     refused = stage.ask("DELETE", "/v1/ssh-clusters/lab")
     assert (refused.status, refused.json["code"]) == (404, "find/cluster")
     assert "lab" in known()
+
+
+def test_a_machine_whose_secret_is_taken_back_is_no_node(stage: Stage) -> None:
+    """Its token makes the cluster; once nothing runs there, neither is left."""
+    made = stage.post("/v1/clusters/far/tokens", {"ttl_ms": 60_000}).json
+    assert (made["cluster"], made["token"][:5], made["url"]) == ("far", "stwj-", "")
+    (row,) = stage.get("/v1/clusters/far/tokens").json["tokens"]
+    assert row["id"] == made["id"]
+    assert made["token"] not in (stage.home / "joins.json").read_text()
+    machines = stage.machines
+    stage.wait_for(machines.tokens.join("far", "pc1", "m-1", 0))
+    stage.wait_for(machines.keep_member("far", "pc1"))
+    listed = {"name": "far", "hosts": ["pc1"], "joined": True}
+    assert stage.get("/v1/ssh-clusters").json["items"] == [listed]
+    assert stage.ask("DELETE", "/v1/clusters/far/tokens/pc9").json["code"] == "find/token"
+    assert stage.ask("DELETE", "/v1/clusters/far/tokens/all").json == {"gone": [made["id"], "pc1"]}
+    assert stage.get("/v1/clusters/far/tokens").json == {"tokens": [], "machines": []}
+    assert stage.get("/v1/ssh-clusters").json["items"] == [{**listed, "hosts": []}]
+    assert stage.post("/v1/clusters/lab/tokens", {}).status == 422
+    assert stage.ask("DELETE", "/v1/ssh-clusters/far").status == 200

@@ -7,7 +7,7 @@ of it is loaded, not even the library for SSH, until there is such a cluster.
 import asyncio
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -18,28 +18,30 @@ from litestar.params import SkipValidation
 from stellwerk.config import Settings, machine_id
 from stellwerk.core.model.commands import RemoveCluster
 from stellwerk.core.model.errors import Problem, StellwerkError
-from stellwerk.drivers.base import Driver, DriverError
+from stellwerk.drivers.base import Driver
 from stellwerk.drivers.registry import driver_factory
 from stellwerk.drivers.ssh.hosts import Host, name_nodes, read_host
 from stellwerk.engine.watch import Watch
 from stellwerk.server.join_tokens import JoinTokens, Token
-from stellwerk.server.machine_models import AddCluster, HostLeft, HostLook, Looked, SshCluster
+from stellwerk.server.machine_looks import (
+    Identity,
+    identity,
+    is_fit,
+    look_at_all,
+    without_twins,
+)
+from stellwerk.server.machine_models import AddCluster, HostLeft, Looked, SshCluster
 from stellwerk.server.services import Services
 
 if TYPE_CHECKING:
     from stellwerk.drivers.ssh.driver import SshDriver
     from stellwerk.drivers.ssh.joined import JoinedDriver
-    from stellwerk.drivers.ssh.machine import Machine
     from stellwerk.server.joining import Doorman
 
 FILE = "clusters.json"
 VERSION = 1
-LOOK_S = 60.0
 EFFECT_S = 5.0
-Identity = tuple[object, ...]
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-OFF = frozenset({"ssh/timeout", "ssh/no-route", "ssh/refused", "ssh/connection-lost"})
-"""What a machine is like that is switched off; a room may have such ones."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -160,17 +162,30 @@ class Machines:
                 _watch(services).add(self._drivers[name])
         return await self.tokens.make(name, ttl_ms, services.clock.now_ms(), actor)
 
-    async def revoke(self, name: str, which: str) -> list[str]:
-        """Takes back a token or a machine's secret; machines that are connected are hung up on."""
+    async def revoke(self, name: str, which: str, services: Services) -> list[str]:
+        """Takes back a token or a machine's secret; machines that are connected are hung up on.
+
+        One on which nothing runs is no node any more.
+        """
         gone = await self.tokens.revoke(name, which)
         driver = self.joined(name)
+        in_use = _nodes_in_use(services, name)
         if driver is not None:
             for node in gone:
-                await driver.drop(node)
+                await (driver.drop(node) if node in in_use else driver.forget_machine(node))
+        await self._keep_without(name, [node for node in gone if node not in in_use])
         if which and not gone:
             message = f"{name} has no token and no machine `{which[:80]}` that has joined"
             raise StellwerkError.of("find/token", message, f"`stw cluster token {name} --ls`")
         return gone
+
+    async def _keep_without(self, name: str, nodes: Collection[str]) -> None:
+        async with self._changing:
+            one = self._kept.get(name)
+            if one is not None and one.joined:
+                hosts = tuple(host for host in one.hosts if host.node not in nodes)
+                left = msgspec.structs.replace(one, hosts=hosts)
+                await self._keep({**self._kept, name: left})
 
     async def add(self, wish: AddCluster, services: Services) -> Looked:
         """Looks at every machine and, if nothing speaks against it, keeps the cluster.
@@ -180,9 +195,9 @@ class Machines:
         async with self._changing:
             one = self._read(wish, services)
             driver = self._driver(one)
-            looks = await _look_at_all(driver, frozenset(wish.accept_host_keys))
-            looks = _without_twins(looks, driver.machines.values(), self._known_already())
-            if not _is_fit(looks):
+            looks = await look_at_all(driver, frozenset(wish.accept_host_keys))
+            looks = without_twins(looks, driver.machines.values(), self._known_already())
+            if not is_fit(looks):
                 await driver.close()
                 return Looked(one.name, looks)
             folders = {look.node: look.folder for look in looks}
@@ -218,7 +233,7 @@ class Machines:
 
     def _known_already(self) -> dict[Identity, str]:
         return {
-            _identity(machine): f"{machine.host} of {name}"
+            identity(machine): f"{machine.host} of {name}"
             for name, driver in self._drivers.items()
             for machine in driver.machines.values()
             if machine.found.get("machine_id")
@@ -226,7 +241,7 @@ class Machines:
 
     async def look(self, name: str) -> Looked:
         """Looks at every machine of a cluster now."""
-        return Looked(name, await _look_at_all(self._found(name), ()), added=True)
+        return Looked(name, await look_at_all(self._found(name), ()), added=True)
 
     async def remove(
         self, name: str, services: Services, actor: str, *, purge: bool = False
@@ -292,6 +307,12 @@ def _told(one: Kept) -> SshCluster:
     return SshCluster(one.name, [str(host) for host in one.hosts], one.joined)
 
 
+def _nodes_in_use(services: Services, name: str) -> set[str]:
+    view = services.engine.view()
+    held = [one for each in view.clusters if each.cluster.name == name for one in each.allocations]
+    return {part.node for _, allocation in held for part in allocation.nodes}
+
+
 def _refuse_while_in_use(services: Services, name: str) -> None:
     view = services.engine.view()
     live = [run for one in view.clusters if one.cluster.name == name for run, _ in one.allocations]
@@ -316,72 +337,6 @@ def _watch(services: Services) -> Watch:
     engine: object = services.engine
     assert isinstance(engine, Watches), "the clusters of this engine are fixed"
     return engine.watch
-
-
-def _is_fit(looks: Sequence[HostLook]) -> bool:
-    """Whether a cluster can be kept: one machine answers, and the others are merely off."""
-    return any(not look.code for look in looks) and all(
-        not look.code or look.code in OFF for look in looks
-    )
-
-
-async def _look_at_all(driver: "SshDriver", accept: Collection[str]) -> list[HostLook]:
-    try:
-        async with asyncio.timeout(LOOK_S):
-            await driver.open(accept, patience_s=LOOK_S)
-            await driver.probe()
-    except (DriverError, TimeoutError):
-        pass  # each machine says what is wrong with it
-    looks = [_look_of(machine) for machine in driver.machines.values()]
-    return _without_twins(looks, driver.machines.values(), {})
-
-
-def _look_of(machine: "Machine") -> HostLook:
-    host, trouble = machine.host, machine.trouble
-    look = HostLook(
-        host=str(host),
-        node=host.node,
-        folder=str(machine.found.get("home") or ""),
-        python=str(machine.found.get("python") or ""),
-        notes=machine.as_it_is().note if machine.is_connected else "",
-    )
-    if machine.is_connected:
-        return look
-    more: dict[str, Any] = getattr(trouble, "more", {})
-    return msgspec.structs.replace(
-        look,
-        code=trouble.code if trouble is not None else "ssh/timeout",
-        message=getattr(trouble, "plain", "") or (trouble.message if trouble else "no answer"),
-        help=getattr(trouble, "remedy", ""),
-        fingerprint=str(more.get("fingerprint", "")),
-    )
-
-
-def _identity(machine: "Machine") -> Identity:
-    found = machine.found
-    return found.get("machine_id"), found.get("boot_id"), found.get("home")
-
-
-def _without_twins(
-    looks: list[HostLook], machines: Iterable["Machine"], known: Mapping[Identity, str]
-) -> list[HostLook]:
-    """Says of a machine that is there under two names, which would be counted twice.
-
-    ``known`` are those of other clusters.
-    """
-    seen = dict(known)
-    told = []
-    for look, machine in zip(looks, machines, strict=True):
-        is_new = machine.is_connected and not look.code
-        first = seen.setdefault(_identity(machine), look.host) if is_new else look.host
-        if first != look.host:
-            message = f"{look.host} is the same machine as {first}"
-            remedy = "name each machine once"
-            look = msgspec.structs.replace(  # noqa: PLW2901 - the same look, with what is wrong
-                look, code="ssh/same-machine", message=message, help=remedy
-            )
-        told.append(look)
-    return told
 
 
 GivenMachines = NamedDependency[SkipValidation[Machines]]

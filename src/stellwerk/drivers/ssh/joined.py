@@ -229,6 +229,16 @@ class JoinedDriver(SshDriver):
         if machine is not None and machine.hand is not None:
             await machine.hand.close()
 
+    async def forget_machine(self, node: str) -> None:
+        """Hangs up on a machine on which nothing runs, and has it no more."""
+        machine = self.machines.pop(node, None)
+        retrying = self._retrying.pop(node, None)
+        if retrying is not None:
+            retrying.cancel()
+        if machine is not None:
+            await machine.close()
+            self._tell(ClusterReport(self._cluster()))
+
 
 def joined(
     *,

@@ -113,10 +113,10 @@ async def list_tokens(
     status_code=200,
 )
 async def revoke_token(
-    name: FromPath[str], which: FromPath[str], machines: GivenMachines
+    name: FromPath[str], which: FromPath[str], services: Given, machines: GivenMachines
 ) -> Revoked:
     """By the id of a token, or a machine's name as a node; `all` takes back everything."""
-    return Revoked(await machines.revoke(name, "" if which == "all" else which))
+    return Revoked(await machines.revoke(name, "" if which == "all" else which, services))
 
 
 @post("/clusters/{name:str}/drain", tags=["fleet"], summary="Drain a cluster", status_code=200)
