@@ -11,6 +11,7 @@ from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import ClusterReport, Inventory, Report, RunReport
 from stellwerk.drivers.agents.link import AgentLink
 from stellwerk.drivers.base import Capabilities, DriverError, LogChunk, StopOrder
+from stellwerk.drivers.local.driver import LocalDriver
 from stellwerk.drivers.local.shared import SharedDriver
 from stellwerk.runtime import PROTOCOL
 from stellwerk.testing.builders import a_cluster, a_node
@@ -191,3 +192,12 @@ def test_a_newer_runtime_of_a_person_replaces_the_older() -> None:
         assert driver.people[1:] == ()
 
     asyncio.run(asyncio.wait_for(scene(), 10))
+
+
+def test_it_can_do_all_that_the_driver_of_one_user_can() -> None:
+    """What is asked of a driver by protocol is found at either."""
+
+    def public(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert public(LocalDriver) - public(SharedDriver) <= {"capabilities", "facts", "live"}
