@@ -6,7 +6,7 @@ from stellwerk.core.lower import DEFAULT_GRACE_MS, lower
 from stellwerk.core.model.devices import AcceleratorSelector
 from stellwerk.core.model.quantity import GIB, Amount
 from stellwerk.core.model.resources import Alternative, GpuRequest, Request, Shape
-from stellwerk.core.model.task import JobRecovery, ResourceRequest, Task
+from stellwerk.core.model.task import AbortRule, JobRecovery, ResourceRequest, Task
 from stellwerk.core.model.workload import Policies
 
 
@@ -92,6 +92,7 @@ def test_policies_come_from_the_recovery_and_the_extras() -> None:
         resources=(ResourceRequest(job_recovery=recovery, priority=7),),
         time_limit_ms=60_000,
         checkpoint_grace_ms=0,
+        idle_limit_ms=9_000,
         queue="night",
     )
     lowered = lower(task)
@@ -101,7 +102,9 @@ def test_policies_come_from_the_recovery_and_the_extras() -> None:
         max_restarts_on_errors=3,
         recover_on_exit_codes=(33, 34),
         recovers=True,
+        abort_when=(AbortRule("idle", for_ms=9_000),),
     )
+    assert lower(Task(idle_limit_ms=0)).policies.abort_when == ()
     assert (lowered.priority, lowered.queue) == (7, "night")
 
 

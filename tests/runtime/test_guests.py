@@ -206,7 +206,7 @@ def test_a_run_ends_as_if_nobody_were_inside(version: str) -> None:
 
 
 def test_a_notice_isnt_for_guests(own_rig: Rig) -> None:
-    """The job is told and ends in its own time; a guest goes on until then."""
+    """The job is told and ends in its own time; guests go on until then; a person is told."""
     own_rig.start_agent()
     go = Path(own_rig.folder, "go")
     wait = f"until [ -e {go} ]; do sleep 0.05; done"
@@ -215,9 +215,15 @@ def test_a_notice_isnt_for_guests(own_rig: Rig) -> None:
     )
     own_rig.wait_for_line("told", "ready")
     script = "trap 'echo hit' TERM; echo $$; read x; echo $x"
-    with Caller(own_rig, "told", ["sh", "-c", script], stdin=True) as one:
+    with (
+        Caller(own_rig, "told", ["sh", "-c", script], stdin=True) as one,
+        Caller(own_rig, "told", ["cat"], stdin=True, terminal=True) as person,
+    ):
         pid_of(one)
+        person.say(frames.INPUT, b"hi\n")
+        person.until(b"hi\r\nhi")
         own_rig.client.ask("stop", run="told", why="preempt", grace_ms=10_000)
+        person.until(b"stellwerk: this job has to end within 10 s, and this session with it")
         own_rig.wait("the notice", lambda: own_rig.report("told")["state"] == "stopping")
         assert ran(own_rig, "told", "echo", "late")[0] == b"late\n"
         one.say(frames.INPUT, b"still here\n")
@@ -317,12 +323,14 @@ def test_guests_are_left_out_of_what_is_measured() -> None:
     busy = "import time\nwhile time.process_time() < 0.3: pass"
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", busy]) as guest:
         before = sampler.take({guest.pid})
+        assert before.guest_cpu_ms < 200
         assert sampler.take().processes == before.processes + 1
         _, _, usage = os.wait4(guest.pid, 0)
         guest.returncode = 0
     assert sampler.cpu_ms() >= 200
     sampler.leave_out(usage)
     assert sampler.cpu_ms() < 100
+    assert sampler.take().guest_cpu_ms >= 200
 
 
 def test_a_port_of_the_job_is_reached(house: Rig) -> None:

@@ -16,7 +16,7 @@ from stellwerk.core.model.resources import (
     Shape,
     in_queue,
 )
-from stellwerk.core.model.task import ResourceRequest, Task
+from stellwerk.core.model.task import AbortRule, ResourceRequest, Task
 from stellwerk.core.model.workload import Policies
 
 DEFAULT_CPUS_MILLI = 1000
@@ -44,7 +44,7 @@ def lower(task: Task) -> Lowered:
         max_restarts_on_errors=(recovery.max_restarts_on_errors or 0) if recovery else 0,
         recover_on_exit_codes=recovery.recover_on_exit_codes if recovery else (),
         recovers=recovery is not None,
-        abort_when=task.abort_when,
+        abort_when=(*task.abort_when, *_idle_rule(task)),
         ranks=started_ranks(task),
     )
     queue = task.queue or task.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
@@ -61,6 +61,10 @@ def lower(task: Task) -> Lowered:
         priority=_priority(task),
         queue=queue,
     )
+
+
+def _idle_rule(task: Task) -> tuple[AbortRule, ...]:
+    return (AbortRule("idle", for_ms=task.idle_limit_ms),) if task.idle_limit_ms else ()
 
 
 def placement_key(named: str | None) -> str:

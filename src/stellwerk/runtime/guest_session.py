@@ -21,6 +21,7 @@ from . import frames, processes
 from .files import JSONObject, to_json
 from .guest_start import Guest, GuestRefused, read_wish, set_size, start_guest
 from .launch import Inherited
+from .meter import Meter
 from .system import become_subreaper
 
 _MOST_UNREAD = 512 * 1024
@@ -46,14 +47,14 @@ class GuestPlace(NamedTuple):
     inherited: Inherited
 
 
-def keep(token: str, place: GuestPlace) -> None:
+def keep(token: str, place: GuestPlace, meter: Meter) -> None:
     """Take over the connection that the agent hands out for this token, and serve it."""
     become_subreaper()
     handed = _fetch(place.sessions, token)
     if handed is not None:
         client, number = handed
         client.setblocking(False)
-        Keeper(client, place).serve(to_json({"id": number, "ok": True}) + b"\n")
+        Keeper(client, place, meter).serve(to_json({"id": number, "ok": True}) + b"\n")
 
 
 def _fetch(sessions: str, token: str) -> Optional[tuple[socket.socket, object]]:
@@ -78,9 +79,11 @@ def _fetch(sessions: str, token: str) -> Optional[tuple[socket.socket, object]]:
 class Keeper:
     """The life of one guest."""
 
-    def __init__(self, client: socket.socket, place: GuestPlace) -> None:
+    def __init__(self, client: socket.socket, place: GuestPlace, meter: Meter) -> None:
         self._client: Optional[socket.socket] = client
         self._place = place
+        self._meter = meter
+        self._has_warned = False
         self._reader = frames.FrameReader()
         self._outgoing = bytearray()
         self._guest: Optional[Guest] = None
@@ -107,6 +110,8 @@ class Keeper:
             if self._woken in ready:
                 os.read(self._woken, 4096)
             self._reap()
+            if self._meter.grace_s and not self._has_warned:
+                self._warn()
             if self._client is not None and self._client.fileno() in ready:
                 self._talk()
             guest = self._guest
@@ -189,11 +194,21 @@ class Keeper:
         elif kind == frames.SIGNAL and len(content) == 1:
             self._signal(content[0])
 
+    def _warn(self) -> None:
+        """Say to whoever sits at the guest's terminal that the run was given notice."""
+        self._has_warned = True
+        if self._guest is not None and self._guest.has_terminal and not self._is_told:
+            left_s = self._meter.grace_s - 1
+            said = f"this job has to end within {left_s} s, and this session with it"
+            self._outgoing += frames.frame(frames.OUTPUT, f"\r\n\astellwerk: {said}\r\n".encode())
+
     def _take_input(self, content: bytes) -> None:
         if self._guest is not None and self._guest.input is None:
             self._outgoing += frames.taken(len(content))  # nobody reads it, nobody waits for it
             return
         self._input += content
+        typed = self._guest is not None and self._guest.has_terminal
+        self._meter.count(len(content), typed=typed)
         if len(self._input) > 2 * frames.WINDOW:
             raise frames.FrameError("more input than the window takes")
 
@@ -239,6 +254,7 @@ class Keeper:
             return
         if self._client is not None and not self._is_told:
             kind = guest.outputs[descriptor]
+            self._meter.count(len(data), typed=False)
             for start in range(0, len(data), frames.PIECE):
                 self._outgoing += frames.frame(kind, data[start : start + frames.PIECE])
         if left > 0:

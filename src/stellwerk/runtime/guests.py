@@ -15,6 +15,7 @@ from collections.abc import Callable
 from . import processes
 from .guest_session import GuestPlace, keep
 from .loop import Loop
+from .meter import Meter
 from .system import close_descriptors, die_with_parent
 
 _TOKEN = re.compile(r"[0-9a-f]{16}")
@@ -28,19 +29,22 @@ class Guests:
         self._loop = loop
         self._kill_everything = kill_everything
         self._is_closing = False
-        self.keepers: set[int] = set()
+        self.keepers: dict[int, Meter] = {}
+        self._typed_before = 0
+        self._carried_before = 0
 
     def admit(self, token: str, place: GuestPlace) -> None:
         """Fork the keeper that the agent waits for under this token; it gives up after a while."""
         if self._is_closing or _TOKEN.fullmatch(token) is None:
             return
-        parent = os.getpid()
+        parent, meter = os.getpid(), Meter()
         try:
             pid = os.fork()
         except OSError:
+            meter.close()
             return  # no process is to be had; nothing of the run may suffer from that
         if pid:
-            self.keepers.add(pid)
+            self.keepers[pid] = meter
             return
         try:
             signal.set_wakeup_fd(-1)
@@ -48,15 +52,34 @@ class Guests:
             die_with_parent()
             if os.getppid() == parent:
                 close_descriptors()
-                keep(token, place)
+                keep(token, place, meter)
         finally:
             os._exit(0)
 
     def child_ended(self, pid: int) -> bool:
         """A child was reaped: was it a keeper?"""
-        was_here = pid in self.keepers
-        self.keepers.discard(pid)
-        return was_here
+        meter = self.keepers.pop(pid, None)
+        if meter is None:
+            return False
+        self._typed_before += meter.typed_bytes
+        self._carried_before += meter.carried_bytes
+        meter.close()
+        return True
+
+    def carried(self) -> dict[str, int]:
+        """How much all guests so far had typed and transferred, as a sample tells it."""
+        meters = list(self.keepers.values())
+        return {
+            "guest_typed_bytes": self._typed_before + sum(m.typed_bytes for m in meters),
+            "guest_carried_bytes": self._carried_before + sum(m.carried_bytes for m in meters),
+        }
+
+    def tell_notice(self, grace_ms: int) -> None:
+        """Have whoever sits at a terminal inside of the run told that it has to end."""
+        for pid, meter in self.keepers.items():
+            meter.tell_notice(grace_ms)
+            # A keeper listens to this one anyway; one that is only just starting ignores it.
+            processes.send_to_pid(pid, signal.SIGCHLD)
 
     def end_if_alone(self) -> None:
         """Once nothing of the job is left: keepers tell their callers, and everything ends."""

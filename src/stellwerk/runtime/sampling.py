@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from .processes import descendants, everything, proportional_bytes
+from .processes import Process, descendants, everything, proportional_bytes
 
 SHORTEST_INTERVAL_MS = 2_000
 LONGEST_INTERVAL_MS = 60_000
@@ -30,6 +30,8 @@ class Sample(NamedTuple):
     processes: int
     peak_memory_bytes: int
     """The most since the first measurement."""
+    guest_cpu_ms: int
+    """Processor time of all guests so far, which isn't the job's."""
 
 
 class Sampler:
@@ -39,14 +41,17 @@ class Sampler:
         self.peak_memory_bytes = 0
         self._taken = 0
         self._had_guests = False
+        self._gone_guests_cpu_ms = 0
         self._cost_ms = 0.0
         self._cpu_before_ms = _reaped_cpu_ms()
         self._own_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def take(self, guests: Collection[int] = ()) -> Sample:
-        """Measure now, without guests and what is below them."""
+        """Measure now, guests and what is below them apart."""
         began = time.thread_time()
-        below = descendants(os.getpid(), everything(), guests)
+        table = everything()
+        below = descendants(os.getpid(), table, guests)
+        guest_cpu = self._gone_guests_cpu_ms + (_cpu_below(guests, table) if guests else 0)
         memory = sum(process.rss_bytes for process in below)
         if len(below) > 1 and memory > _WORTH_MEASURING_BYTES:
             memory = _without_doubles([(p.rss_bytes, p.pid) for p in below])
@@ -54,7 +59,8 @@ class Sampler:
         self._cost_ms = (time.thread_time() - began) * 1000.0
         self._taken += 1
         self.peak_memory_bytes = max(self.peak_memory_bytes, memory)
-        return Sample(memory, cpu + self.cpu_ms(), len(below), self.peak_memory_bytes)
+        cpu += self.cpu_ms()
+        return Sample(memory, cpu, len(below), self.peak_memory_bytes, guest_cpu)
 
     def next_in_ms(self) -> int:
         """When the next measurement is due."""
@@ -65,7 +71,9 @@ class Sampler:
 
     def leave_out(self, usage: resource.struct_rusage) -> None:
         """Somebody was reaped who isn't of the job."""
-        self._cpu_before_ms += int((usage.ru_utime + usage.ru_stime) * 1000)
+        used_ms = int((usage.ru_utime + usage.ru_stime) * 1000)
+        self._cpu_before_ms += used_ms
+        self._gone_guests_cpu_ms += used_ms
         self._had_guests = True
 
     def cpu_ms(self) -> int:
@@ -85,6 +93,13 @@ class Sampler:
         if of_one_child > self._own_peak_bytes * 5 // 4:
             return max(self.peak_memory_bytes, of_one_child)
         return self.peak_memory_bytes
+
+
+def _cpu_below(guests: Collection[int], table: Sequence[Process]) -> int:
+    """Processor time of guests and of all that is below them, those that were reaped included."""
+    found = [process for process in table if process.pid in guests]
+    found += [below for guest in guests for below in descendants(guest, table)]
+    return sum(process.cpu_ms + process.reaped_cpu_ms for process in found)
 
 
 def _without_doubles(sizes: Sequence[tuple[int, int]]) -> int:

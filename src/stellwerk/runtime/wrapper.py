@@ -145,6 +145,8 @@ class Wrapper:
                 self.message = f"an order could not be read: {error!r}"
 
     def _obey(self, order: JSONObject, op: str) -> None:
+        if op == "stop" and order["why"] == stopping.PEER and self.barrier.failed_at_ms:
+            return  # what failed here by itself is ending already, and may be the cause of all
         if op == "stop" and order["why"] in stopping.WHYS:
             grace_ms = order.get("grace_ms")
             signals = self.spec.term_signals
@@ -196,6 +198,7 @@ class Wrapper:
         nothing_runs = self.before.setup_pid is None and not self.rank_of and not self.codes
         self.phase = "stopping"
         self.notice.give(why, grace_ms, signals)
+        self.guests.tell_notice(grace_ms)
         if nothing_runs:
             self._begin_end("not_started")
             self.kill_everything()
@@ -282,6 +285,7 @@ class Wrapper:
         sample = self.sampler.take(self.guests.keepers)
         line: JSONObject = {"run": self.spec.run, "sample": dict(sample._asdict())}
         line["sample"].update(at_ms=now_ms(), log_bytes=self.limits.log_bytes())
+        line["sample"].update(self.guests.carried())
         tell(self.order.places.inbox, line)
         self.loop.after("sample", self.sampler.next_in_ms(), self._sample)
 

@@ -70,4 +70,5 @@ class RunRecord:
             usage=self.usage,
             quiet_ms=self._quiet_ms if metrics else self._usage.silent_ms,
             gpu_idle_ms=self._usage.gpu_idle_ms,
+            idle_ms=self._usage.idling.idle_ms,
         )

@@ -8,10 +8,7 @@ from collections.abc import Collection
 
 from stellwerk.core.model.reports import RunSample
 from stellwerk.core.model.telemetry import GpuUse, Usage
-
-NEAR_MS = 120_000
-IDLE_PERCENT = 1
-"""A device that is busy for no more than this is idle."""
+from stellwerk.telemetry.idling import IDLE_PERCENT, NEAR_MS, Idling
 
 
 class UsageLog:
@@ -21,6 +18,7 @@ class UsageLog:
         self.usage: Usage | None = None
         self.gpu_idle_ms: int | None = None
         self.silent_ms: int | None = None
+        self.idling = Idling(holds_devices=bool(devices))
         self._devices = devices
         self._log_bytes = -1
 
@@ -34,16 +32,17 @@ class UsageLog:
             return
         near_ms = 0 if before is None else min(sample.at_ms - before.at_ms, NEAR_MS)
         self.usage = _next(before, sample)
+        busy = self._busy_percent(sample.gpus)
+        self.idling.take(sample, busy, is_running=is_running)
         if is_running:
-            self._count_rest(sample, near_ms)
+            self._count_rest(sample, busy, near_ms)
         else:
             self.gpu_idle_ms = self.silent_ms = None
         self._log_bytes = sample.log_bytes
 
-    def _count_rest(self, sample: RunSample, near_ms: int) -> None:
+    def _count_rest(self, sample: RunSample, busy: int | None, near_ms: int) -> None:
         printed = sample.log_bytes != self._log_bytes
         self.silent_ms = 0 if printed or self.silent_ms is None else self.silent_ms + near_ms
-        busy = self._busy_percent(sample.gpus)
         if busy is None:
             self.gpu_idle_ms = None
         elif busy > IDLE_PERCENT or self.gpu_idle_ms is None:

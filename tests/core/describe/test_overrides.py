@@ -46,6 +46,7 @@ def test_every_flag() -> None:
         gpu_memory="12Gi",
         time_limit="2h",
         checkpoint_grace="90s",
+        idle_limit="0",
     )
     (request,) = found.resources
     assert (found.name, found.workdir, found.num_nodes, found.choice) == ("b", "./src", 2, "one")
@@ -53,7 +54,7 @@ def test_every_flag() -> None:
     assert (request.cpus, request.memory) == (Amount(8000, True), Amount(32 * GIB))
     assert (found.priority, found.priority_class, found.queue) == (5, None, "fast")
     assert (found.gpu_memory_bytes, found.time_limit_ms) == (12 * GIB, 7_200_000)
-    assert found.checkpoint_grace_ms == 90_000
+    assert (found.checkpoint_grace_ms, found.idle_limit_ms) == (90_000, 0)
 
 
 def test_without_flags_the_file_holds() -> None:

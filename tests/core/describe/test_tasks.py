@@ -51,6 +51,7 @@ resources:
     stellwerk/gpu-memory: 18GB
     stellwerk/time-limit: 1d12h
     stellwerk/checkpoint-grace: 90s
+    stellwerk/idle-limit: 1h
     stellwerk/launcher: torchrun
     stellwerk/shell: interactive
     stellwerk/placement: lab-only
@@ -61,6 +62,7 @@ run: x
 """)
     assert (found.priority, found.queue, found.gpu_memory_bytes) == (-5, "ml", 18 * GIB)
     assert (found.time_limit_ms, found.checkpoint_grace_ms) == (36 * 3_600_000, 90_000)
+    assert found.idle_limit_ms == 3_600_000
     assert (found.launcher, found.shell, found.placement) == ("torchrun", "interactive", "lab-only")
     assert found.move_after_ms == 600_000
     assert [(s.signal, s.lead_ms) for s in found.notice_signals] == [("USR1", 300_000), ("TERM", 0)]

@@ -15,6 +15,7 @@ RECOVERED = Metric(last=0.4, at_ms=1, n=9, step=9, min=0.4, max=2.0, not_finite=
 ANY = AbortRule("not-finite")
 STUCK = AbortRule("no-progress", for_ms=60_000)
 IDLE = AbortRule("gpu-idle", for_ms=60_000)
+UNUSED = AbortRule("idle", for_ms=60_000)
 
 HOLD: list[tuple[AbortRule, Telemetry, str]] = [
     (
@@ -43,6 +44,14 @@ HOLD: list[tuple[AbortRule, Telemetry, str]] = [
         Telemetry(gpu_idle_ms=60_000),
         "an abort rule held: none of its GPUs was busy for 1 min",
     ),
+    (
+        UNUSED,
+        Telemetry(idle_ms=60_000),
+        (
+            "nobody and nothing used it for 1 min, its idle limit: no processor, no GPU, nothing "
+            "typed or transferred"
+        ),
+    ),
 ]
 
 
@@ -68,6 +77,8 @@ def test_a_rule_that_holds_says_so_with_its_numbers(
         (STUCK, Telemetry()),
         (IDLE, Telemetry(gpu_idle_ms=59_999)),
         (IDLE, Telemetry()),
+        (UNUSED, Telemetry(idle_ms=59_999)),
+        (UNUSED, Telemetry()),
     ],
 )
 def test_what_is_not_so_or_not_known_ends_nothing(rule: AbortRule, told: Telemetry) -> None:

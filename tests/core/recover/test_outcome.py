@@ -49,9 +49,10 @@ def follows(
     cancelling: bool = False,
     retries: int = 0,
     ran_ms: int = 3_600_000,
+    said: Reason | None = None,
 ) -> tuple[Reason, Outcome]:
     """What follows for a workload whose first run ends now."""
-    run = replace(a_run(), notice=notice, started_ms=NOW - ran_ms)
+    run = replace(a_run(), notice=notice, notice_reason=said, started_ms=NOW - ran_ms)
     workload = replace(
         a_workload(shape=SHAPE, runs=(run,), policies=policies),
         preemptions=preemptions,
@@ -118,6 +119,16 @@ def test_cancel_wins_over_everything(row: tuple[RunEnd, str, Policies, str, str]
     assert isinstance(event, ev.WorkloadEnded)
     assert event.phase == "Cancelled"
     assert render(reason).sentence == "cancelled by bob"
+
+
+def test_an_idle_end_is_no_failure_and_is_not_tried_again() -> None:
+    """However it took its notice."""
+    idle = Reason("idle", {"idle_ms": 60_000})
+    for end in (CUT_OFF, ASKED, RunEnd(how="cancelled", code=0)):
+        reason, event = follows(end, notice="abort", policies=TWO_MORE, said=idle)
+        assert reason == idle
+        assert isinstance(event, ev.WorkloadEnded)
+        assert (event.phase, event.reason) == ("Cancelled", idle)
 
 
 def test_retries_are_counted_and_end() -> None:

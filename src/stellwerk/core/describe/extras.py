@@ -30,7 +30,14 @@ from stellwerk.core.model.quantity import SECOND_MS, BadQuantity, parse_duration
 from stellwerk.core.model.task import AbortRule, NoticeSignal
 
 PREFIX = "stellwerk/"
-EXTRAS_WITH_FLAGS = ("priority", "queue", "gpu-memory", "time-limit", "checkpoint-grace")
+EXTRAS_WITH_FLAGS = (
+    "priority",
+    "queue",
+    "gpu-memory",
+    "time-limit",
+    "checkpoint-grace",
+    "idle-limit",
+)
 LAUNCHERS = ("auto", "node", "processes", "torchrun", "accelerate", "jax", "mpi")
 SHELLS = ("snapshot", "interactive")
 SIGNALS = (
@@ -63,6 +70,13 @@ def span(report: Report, node: Node, path: str) -> int | None:
         report.problem("spec/value", node, path, f"`{path}` must be more than 0", remedy)
         return None
     return value
+
+
+def limit(report: Report, node: Node, path: str) -> int | None:
+    """A time span that says its unit, or `0` or `none` for no limit (0)."""
+    if str(node.value).strip().lower() in {"0", "none"}:
+        return 0
+    return span(report, node, path)
 
 
 def gpu_memory(report: Report, node: Node, path: str) -> int | None:
@@ -177,6 +191,7 @@ EXTRAS: dict[str, Reader] = {
     "gpu-memory": gpu_memory,
     "time-limit": span,
     "checkpoint-grace": span,
+    "idle-limit": limit,
     "launcher": one_of(LAUNCHERS),
     "processes-per-node": from_text(integer(1, 1024)),
     "shell": one_of(SHELLS),
@@ -286,6 +301,7 @@ def task_fields(extras: dict[str, Any]) -> dict[str, Any]:
         "move-after": "move_after_ms",
         "notice": "notice_signals",
         "abort-when": "abort_when",
+        "idle-limit": "idle_limit_ms",
         "setup-cache": "setup_inputs",
     }
     fields = {named[name]: value for name, value in extras.items() if name in named}

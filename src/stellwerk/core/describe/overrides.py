@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from stellwerk.core.describe.accelerators import Wish, accelerators
-from stellwerk.core.describe.extras import EXTRAS, task_fields
+from stellwerk.core.describe.extras import EXTRAS, EXTRAS_WITH_FLAGS, task_fields
 from stellwerk.core.describe.fields import Reader, amount, did_you_mean, filled_text, integer
 from stellwerk.core.describe.infra import Where, infra
 from stellwerk.core.describe.names import task_name
@@ -36,6 +36,7 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     gpu_memory: str = ""
     time_limit: str = ""
     checkpoint_grace: str = ""
+    idle_limit: str = ""
     unknown: tuple[str, ...] = ()
 
     @classmethod
@@ -98,10 +99,9 @@ class _Flags:
         return {field: value for field, value in values.items() if value is not None}
 
     def _extras(self, flags: Overrides) -> dict[str, Any]:
-        names = ("priority", "queue", "gpu-memory", "time-limit", "checkpoint-grace")
         values = {
             name: self._one(name, getattr(flags, name.replace("-", "_")), EXTRAS[name])
-            for name in names
+            for name in EXTRAS_WITH_FLAGS
         }
         return {name: value for name, value in values.items() if value is not None}
 

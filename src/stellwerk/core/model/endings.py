@@ -4,6 +4,9 @@ from stellwerk.core.model.reasons import Entry
 
 AGAIN = "`stw rerun NAME` starts it anew, with `--resume` from its last checkpoint"
 
+IDLE = "idle"
+"""Nobody used it: its end is no failure."""
+
 ENDED = {
     "succeeded": Entry(
         "ended", "you", "it ended with exit code 0", "`stw logs NAME` shows its output"
@@ -61,6 +64,14 @@ ENDED = {
         "an abort rule held: none of its GPUs was busy for {idle_ms}",
         "check that it uses the GPU (`.to('cuda')`, a version with CUDA) and isn't waiting for "
         "data; else give `gpu-idle` more time",
+    ),
+    IDLE: Entry(
+        "ended",
+        "you",
+        "nobody and nothing used it for {idle_ms}, its idle limit: no processor, no GPU, nothing "
+        "typed or transferred",
+        "`stw rerun NAME` starts it anew; to have it wait longer, submit it with another "
+        "`--idle-limit` (0 for none)",
     ),
     "setup_failed": Entry(
         "ended",

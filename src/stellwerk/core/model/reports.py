@@ -79,7 +79,9 @@ class Reachability(Struct, frozen=True, tag="reachability", omit_defaults=True):
 class RunSample(Struct, frozen=True, tag="sample", omit_defaults=True):
     """What a run uses now. It is telemetry: no fact follows from it.
 
-    ``gpus`` are all devices of the machine. ``peak_memory_bytes`` is since the run began.
+    ``gpus`` are all devices of the machine. ``peak_memory_bytes`` is since the run began. Guests
+    are what people run inside of it, also through its ports: the processor time of all of them so
+    far (None from a runtime that doesn't tell), and how much was typed and transferred.
     """
 
     cluster: str
@@ -91,6 +93,9 @@ class RunSample(Struct, frozen=True, tag="sample", omit_defaults=True):
     log_bytes: int = 0
     peak_memory_bytes: int = 0
     gpus: tuple[GpuUse, ...] = ()
+    guest_cpu_ms: int | None = None
+    guest_typed_bytes: int = 0
+    guest_carried_bytes: int = 0
 
 
 class RuleHeld(Struct, frozen=True, tag="rule-held"):

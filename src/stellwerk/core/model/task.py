@@ -173,10 +173,10 @@ class NoticeSignal(msgspec.Struct, frozen=True, omit_defaults=True):
 class AbortRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition that ends a run early: `kind` with a limit in its own unit.
 
-    `not-finite` (a metric is NaN or infinite), `no-progress` and `gpu-idle` (`for_ms`).
+    `not-finite` (a metric is NaN or infinite), `no-progress`, `gpu-idle` and `idle` (`for_ms`).
     """
 
-    kind: Literal["not-finite", "no-progress", "gpu-idle"]
+    kind: Literal["not-finite", "no-progress", "gpu-idle", "idle"]
     metric: str | None = None
     for_ms: int | None = None
 
@@ -239,6 +239,7 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     move_after_ms: int | None = None
     notice_signals: tuple[NoticeSignal, ...] = ()
     abort_when: tuple[AbortRule, ...] = ()
+    idle_limit_ms: int | None = None  # 0: none
     setup_inputs: tuple[str, ...] | None = None
     output: str | None = None
     error_output: str | None = None

@@ -52,10 +52,13 @@ class Telemetry(Struct, frozen=True):
 
     ``quiet_ms`` is for how long nothing has moved: no metric came to a new step, or, where there
     are no metrics, nothing was printed. ``gpu_idle_ms`` is for how long none of the run's devices
-    was busy. Only time counts in which somebody looked; None means that nobody could tell.
+    was busy, ``idle_ms`` for how long nothing of it, and nobody inside of it, used a processor or
+    a device, typed or transferred anything. Only time counts in which somebody looked; None means
+    that nobody could tell.
     """
 
     metrics: dict[str, Metric] = {}
     usage: Usage | None = None
     quiet_ms: int | None = None
     gpu_idle_ms: int | None = None
+    idle_ms: int | None = None

@@ -7,6 +7,7 @@ for what isn't known.
 import math
 from collections.abc import Iterable, Mapping
 
+from stellwerk.core.model.endings import IDLE
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.task import AbortRule
 from stellwerk.core.model.telemetry import Metric, Telemetry
@@ -34,6 +35,10 @@ def _held(rule: AbortRule, told: Telemetry) -> Reason | None:
             if told.gpu_idle_ms is None or told.gpu_idle_ms < limit_ms:
                 return None
             return Reason("aborted_gpu_idle", {"idle_ms": limit_ms})
+        case "idle":
+            if told.idle_ms is None or told.idle_ms < limit_ms:
+                return None
+            return Reason(IDLE, {"idle_ms": limit_ms})
 
 
 def _not_finite(metrics: Mapping[str, Metric], wanted: str | None) -> Reason | None:

@@ -1,11 +1,13 @@
 """What follows from the end of a run: the workload succeeded, failed, or goes back to its queue."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster
+from stellwerk.core.model.endings import IDLE
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.workload import Run, RunEnd, Workload
@@ -63,7 +65,8 @@ def outcome(
         return reason, ev.WorkloadEnded(workload.id, "Succeeded", reason)
     if was_aborted:
         reason = run.notice_reason or Reason("aborted")
-        return reason, ev.WorkloadEnded(workload.id, "Failed", reason)
+        phase: Literal["Cancelled", "Failed"] = "Cancelled" if reason.code == IDLE else "Failed"
+        return reason, ev.WorkloadEnded(workload.id, phase, reason)
     if end.put_back:
         return _put_back(workload, run, end, now_ms)
     reason = _failure(workload, run, end, shape)

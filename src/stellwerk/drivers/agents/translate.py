@@ -111,6 +111,9 @@ def sample_of(cluster: str, push: JSONObject, ahead_ms: int = 0) -> RunSample:
         processes=_number(sample.get("processes")),
         log_bytes=_number(sample.get("log_bytes")),
         peak_memory_bytes=_number(sample.get("peak_memory_bytes")),
+        guest_cpu_ms=_optional_number(sample.get("guest_cpu_ms")),
+        guest_typed_bytes=_number(sample.get("guest_typed_bytes")),
+        guest_carried_bytes=_number(sample.get("guest_carried_bytes")),
         gpus=tuple(
             GpuUse(
                 index=_number(gpu.get("index")),

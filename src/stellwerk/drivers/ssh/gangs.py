@@ -181,6 +181,9 @@ class Gangs:
             processes=sum(one.processes for one in parts),
             log_bytes=sum(one.log_bytes for one in parts),
             peak_memory_bytes=max(one.peak_memory_bytes for one in parts),
+            guest_cpu_ms=_sum_of_known([one.guest_cpu_ms for one in parts]),
+            guest_typed_bytes=sum(one.guest_typed_bytes for one in parts),
+            guest_carried_bytes=sum(one.guest_carried_bytes for one in parts),
         )
 
     # orders
@@ -358,6 +361,12 @@ class Gangs:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _sum_of_known(numbers: Sequence[int | None]) -> int | None:
+    """The sum, unless one of them isn't known."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
 def _is_final(error: BaseException) -> bool:
