@@ -10,7 +10,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
 from stellwerk.core.model.actions import Plan
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.ids import RunId, WorkloadId, workload_of
 from stellwerk.core.model.queueing import Preemption, QueueObjects, ResourceFlavor
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
@@ -96,6 +96,13 @@ class QueuedWorld(World):
         """As any cycle, with a second plan after its own."""
         super().cycle()
         self.planned()
+
+    def _start(self, run: RunId) -> None:
+        """What was declared lost meanwhile isn't started any more."""
+        workload = self.state.workloads.get(workload_of(run))
+        live = workload.live_run if workload is not None else None
+        if live is not None and live.id == run:
+            super()._start(run)
 
     def rest(self) -> Plan:
         """The plan when there is nothing more to do at this moment."""
