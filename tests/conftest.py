@@ -51,6 +51,7 @@ def home_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         os.mkdir(value, 0o700)
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("STELLWERK_CLAIMS", f"{folder}/claims")
+    monkeypatch.setenv("STELLWERK_MACHINE_CONFIG", f"{folder}/machine.toml")
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     yield folder
