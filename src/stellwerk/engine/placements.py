@@ -47,7 +47,7 @@ ANSWERS_AT_ONCE = 512
 DAY_MS = 86_400_000
 RETRY_S = 5.0
 FIRST_SCORES_S = 3.0
-PAUSE_S = 1.0
+PAUSE_S = 0.25
 """Between two looks as much time passes as the first one took, but at most this long: where much
 changes, it is looked at together.
 """
