@@ -1,12 +1,15 @@
 """Commands about people: what was used, whose runtime, whose server, of whom a list is."""
 
+import grp
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from stellwerk.cli.commands.usage import hours, since_when
 from stellwerk.client import people
+from stellwerk.config import group_file, load
 from tests.cli.conftest import Stw
 from tests.client.fake_server import STATUS, FakeServer
 
@@ -102,3 +105,31 @@ def test_lists_are_of_one_person_where_that_is_asked(server: FakeServer, stw: St
     stw("ps", "-u", "ada")
     assert server.asked[-1].query["owner"] == "ada"
     assert "nothing of ada waits" in stw("queue", "-u", "ada").err
+
+
+def test_a_group_is_named_before_the_server_starts(
+    server: FakeServer, stw: Stw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that there is, and not for a server that runs already; then the state remembers it."""
+    found = stw("server", "start", "--group", "no-such-group-here")
+    assert "error[server/group]  this machine has no group" in found.err
+    group = grp.getgrgid(os.getgid()).gr_name
+    found = stw("server", "start", "--group", group)
+    assert "error[server/running]" in found.err
+    assert "stw server stop" in found.err
+    settings = load()
+    with open(group_file(settings.home), "w", encoding="utf-8") as file:
+        file.write(f"{group}\n")
+    monkeypatch.setenv("STELLWERK_SOCKET", settings.socket)  # where the fake one listens
+    assert stw("server", "start", "--group", group).code == 0
+
+
+def test_nothing_is_started_in_the_place_of_somebody_elses_server(
+    tmp_path: Path, stw: Stw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said whom to ask."""
+    monkeypatch.setenv("STELLWERK_SOCKET", str(tmp_path / "server.sock"))
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    found = stw("ps")
+    assert found.code == 6
+    assert "error[server/not-running]  the server of" in found.err
