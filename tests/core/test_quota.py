@@ -3,7 +3,13 @@
 from msgspec.structs import replace
 
 from stellwerk.core.model.actions import StartRun
-from stellwerk.core.model.queueing import Fungibility, LocalQueue, NodeTaint, ResourceFlavor
+from stellwerk.core.model.queueing import (
+    CheckRule,
+    Fungibility,
+    LocalQueue,
+    NodeTaint,
+    ResourceFlavor,
+)
 from stellwerk.core.plan import OVERTAKEN_MS
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall
@@ -98,15 +104,17 @@ def test_a_queue_may_be_named_with_its_namespace() -> None:
 def test_a_queue_that_takes_nothing_in_says_why() -> None:
     """Missing, stopped, without its flavor, closed to the namespace."""
     closed = replace(a_queue("closed", 4), namespaces=None)
-    hall = a_hall(
-        a_queue("stopped", 4, stop="Hold"), a_queue("broken", flavors={"nowhere": 4}), closed
-    )
-    told = {name: hall.submit(ONE, queue=name) for name in ("stopped", "broken", "closed", "gone")}
+    checked = replace(a_queue("checked", 4), checks=(CheckRule("budget"),))
+    broken = a_queue("broken", flavors={"nowhere": 4})
+    hall = a_hall(a_queue("stopped", 4, stop="Hold"), broken, closed, checked)
+    names = ("stopped", "broken", "closed", "checked", "gone")
+    told = {name: hall.submit(ONE, queue=name) for name in names}
     assert hall.cycle() == []
     assert {name: hall.told(key) for name, key in told.items()} == {
         "stopped": ["queue_stopped"],
         "broken": ["queue_inactive"],
         "closed": ["queue_namespace"],
+        "checked": ["queue_inactive"],
         "gone": ["queue_missing"],
     }
 

@@ -182,6 +182,11 @@ class Quota:
                 return Door(queue, Reason("queue_stopped", {"queue": queue.name, "note": about}))
             note = f"{why} ({about})"
             return Door(queue, Reason("queue_inactive", {"queue": queue.name, "note": note}))
+        if queue.spec.checks:
+            # Nobody passes checks here, and as with the reference a queue whose checks aren't
+            # there takes nothing in.
+            note = f"CheckNotFoundOrInactive ({queue.spec.checks[0].name})"
+            return Door(queue, Reason("queue_inactive", {"queue": queue.name, "note": note}))
         if not self._queues.takes(queue, local.namespace):
             params = {"queue": queue.name, "name": local.namespace}
             return Door(queue, Reason("queue_namespace", {**params}))
