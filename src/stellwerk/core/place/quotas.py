@@ -245,29 +245,32 @@ class Quotas:
         def said() -> QuotaSaid:
             return self.said(queue, shape)
 
-        def every() -> list[Found]:
-            return self._candidates(list(offers), shape)
+        def instead(reason: tuple[Reason, ...]) -> Why:
+            return Why(reason, lambda: self._candidates(list(offers), shape, reason), said, about)
 
         if shape.id in self.behind:
             params: dict[str, Param] = {"name": self.behind[shape.id], "queue": queue.name}
-            return Why((Reason("queue_strict", params),), every, said, about)
+            return instead((Reason("queue_strict", params),))
         if stopped:
             params = {"name": stopped[0]}
             if len(stopped) > 1:
                 params["others"] = len(stopped) - 1
-            return Why((Reason("queue_victims", params),), every, said, about)
+            return instead((Reason("queue_victims", params),))
         if not fitting:
-            return Why(
-                quota_reasons(queue, self.asked(queue, shape).all_verdicts), every, said, about
-            )
+            return instead(quota_reasons(queue, self.asked(queue, shape).all_verdicts))
         found = self._candidates(fitting, shape)
         reasons = reasons_of(found) or (Reason("queue_passed"),)
         if not any(self.by_flavor.rooms(one.option.labels) for one in fitting):
             reasons = (_no_cluster(queue, fitting[0].option),)
         return Why(reasons, lambda: found, said, (*about, room_state))
 
-    def _candidates(self, offers: list[Offer], shape: ShapeView) -> list[Found]:
-        """Every cluster that carries the labels of an offer, each once for an alternative."""
+    def _candidates(
+        self, offers: list[Offer], shape: ShapeView, instead: tuple[Reason, ...] = ()
+    ) -> list[Found]:
+        """Every cluster that carries the labels of an offer, each once for an alternative.
+
+        Where there is room, what keeps it is what is said ``instead``.
+        """
         found: dict[tuple[str, int], Found] = {}
         for labels in dict.fromkeys(one.option.labels for one in offers):
             asked = {one.alternative for one in offers if one.option.labels == labels}
@@ -275,8 +278,13 @@ class Quotas:
             if not bounded.rooms:
                 continue
             for one in bounded.candidates(shape.shape, shape.id):
-                if one.candidate.alternative in asked and one.candidate.verdict != "fits":
-                    found.setdefault((one.candidate.cluster, one.candidate.alternative), one)
+                pair = (one.candidate.cluster, one.candidate.alternative)
+                if pair[1] not in asked:
+                    continue
+                if one.candidate.verdict != "fits":
+                    found.setdefault(pair, one)
+                elif instead:
+                    found.setdefault(pair, Found(Candidate(*pair, "later", instead)))
         return list(found.values())
 
 
