@@ -70,7 +70,8 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     ``resumes`` names the workload with whose checkpoints the run starts, if its own has none yet.
     ``image`` names a container image in whose files the run works ("" = the machine's own).
     ``allocation`` is what the run holds, for a driver that can see to it that a run stays within
-    it. ``person`` is the user as whom it runs ("" = the server's own).
+    it. ``person`` is the user as whom it runs ("" = the server's own). ``lost_generation`` is the
+    newest run that was given up: what it may have saved on a silent machine isn't waited for.
     """
 
     run: RunId
@@ -105,6 +106,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     log_limit_bytes: int = 0
     allocation: Allocation | None = None
     person: str = ""
+    lost_generation: int = 0
 
 
 class StopOrder(Struct, frozen=True):

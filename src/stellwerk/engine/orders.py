@@ -106,6 +106,7 @@ def build_order(
         inherit_env=bool(launch.caller_env),
         allocation=run.allocation,
         person=run.allocation.person,
+        lost_generation=_given_up(workload),
         snapshot=workload.snapshot,
         resumes=workload.resumes,
         mounts=launch.mounts,
@@ -117,6 +118,12 @@ def build_order(
         time_limit_ms=workload.policies.time_limit_ms,
         shell="interactive" if task.shell == "interactive" else "snapshot",
     )
+
+
+def _given_up(workload: Workload) -> int:
+    """The newest run of which somebody has said that it is lost."""
+    lost = [one.generation for one in workload.runs if one.end and one.end.how == "declared_lost"]
+    return max(lost, default=0)
 
 
 def of_array(workload: Workload) -> dict[str, str]:

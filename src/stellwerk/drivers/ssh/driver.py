@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,12 +33,12 @@ from stellwerk.drivers.base import (
     StopOrder,
 )
 from stellwerk.drivers.ssh.dial import Dialer, Dials
-from stellwerk.drivers.ssh.gang_state import is_gang
+from stellwerk.drivers.ssh.following import FollowsJobs
+from stellwerk.drivers.ssh.gang_state import hosts_of, is_gang
 from stellwerk.drivers.ssh.gangs import Gangs
 from stellwerk.drivers.ssh.hand import Build, own_build, own_key
 from stellwerk.drivers.ssh.hosts import Host, name_nodes
 from stellwerk.drivers.ssh.machine import Machine
-from stellwerk.drivers.ssh.reading import ReadsMachines
 from stellwerk.drivers.ssh.tidying import TidiesMachines
 
 RETRY_FIRST_S = 0.5
@@ -50,7 +49,7 @@ STEADY_S = 1.0
 """A connection that broke sooner isn't made anew at once."""
 
 
-class SshDriver(ReadsMachines, TidiesMachines):
+class SshDriver(FollowsJobs, TidiesMachines):
     """Machines over SSH as one cluster.
 
     ``key`` keeps what belongs to this Stellwerk apart from what belongs to others of the same user;
@@ -105,6 +104,7 @@ class SshDriver(ReadsMachines, TidiesMachines):
         Once one can be, the others are waited for no longer than ``patience_s``.
         """
         self._is_open = True
+        self.copy_checkpoints()
         opening = {
             asyncio.create_task(self._open(each, accept), name=f"open {each.host}"): each
             for each in self.machines.values()
@@ -195,6 +195,7 @@ class SshDriver(ReadsMachines, TidiesMachines):
         """Hangs up everywhere; agents and runs go on."""
         self._is_open = False
         self._stop_retrying()
+        self.copy_no_more()
         self.gangs.close()
         for machine in self.machines.values():
             await machine.close()
@@ -263,6 +264,7 @@ class SshDriver(ReadsMachines, TidiesMachines):
         self._tell(report)
 
     def _tell(self, report: Report) -> None:
+        self.tell_home(report)
         self._inbox.append(report)
         self._news.set()
 
@@ -312,19 +314,15 @@ class SshDriver(ReadsMachines, TidiesMachines):
             message = "a command in place runs on the machine it was given on, not over SSH"
             raise DriverError("ssh/in-place", message, final=True)
         if len(self.machines) > 1 and is_gang(order):
-            await self.gangs.start(order, await self._notes(order))
+            nodes = [host.node for host in hosts_of(order)]
+            await self.gangs.start(order, await self.follow(order, nodes))
             return
         machine = self.machines.get(names[0])
         if machine is None:
             message = f"{self.cluster} has no machine `{names[0]}` any more"
             raise DriverError("ssh/no-machine", message, final=True)
         self._place[order.run] = machine
-        await machine.start(order, await self._notes(order))
-
-    async def _notes(self, order: StartOrder) -> dict[str, Any]:
-        """What the run's output is to begin with, as an addition to the runtime's spec."""
-        note = await self.left_behind(order)
-        return {"notes": [note]} if note else {}
+        await machine.start(order, await self.follow(order, [machine.host.node]))
 
     def machine_of(self, run: RunId, rank: int = 0) -> Machine:
         """Where a run, or a rank of it, is, as far as that was told."""

@@ -221,6 +221,7 @@ class JoinedDriver(SshDriver):
             broke,
             hear,
         )
+        self.settle(machine)
         return machine
 
     async def drop(self, node: str) -> None:
