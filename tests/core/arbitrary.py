@@ -34,10 +34,14 @@ def _device(dice: random.Random, index: int) -> Device:
 
 
 def _node(dice: random.Random) -> Node:
+    cpus, gib = dice.randint(0, 4), dice.randint(0, 4)
+    is_shared = dice.random() < 0.2
     return Node(
         name="",
-        cpus_milli=dice.randint(0, 4) * 1000,
-        memory_bytes=dice.randint(0, 4) * GIB,
+        cpus_milli=cpus * 1000,
+        memory_bytes=gib * GIB,
+        foreign_cpus_milli=dice.randint(0, cpus) * 1000 if is_shared else 0,
+        foreign_memory_bytes=dice.randint(0, gib) * GIB if is_shared else 0,
         disk_bytes=dice.randint(0, 2) * GIB,
         devices=tuple(_device(dice, index) for index in range(dice.randint(0, 3))),
         state=dice.choice(STATES),

@@ -166,7 +166,8 @@ def node_view(one: NodeWhy) -> models.NodeOn:
     elif one.avoided:
         why = "kept off it: a run failed there for its fault"
     else:
-        why = "; ".join(views.shortfall_view(short).text for short in one.shortfalls)
+        lacks = [views.shortfall_view(short).text for short in one.shortfalls]
+        why = "; ".join([*lacks, *([one.note] if lacks and one.note else [])])
     return models.NodeOn(one.node, 0 if one.avoided else one.fits, why)
 
 

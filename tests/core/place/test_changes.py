@@ -129,6 +129,13 @@ def test_room_is_freed_in_full_or_by_cards() -> None:
         assert sum(not one.foreign_bytes for one in node_after.devices) == free
 
 
+def test_nobody_outside_holds_anything_of_what_is_free() -> None:
+    """Their CPUs and memory are given back with their cards."""
+    shared = replace(node("n1"), foreign_cpus_milli=2000, foreign_memory_bytes=GIB)
+    before = replace(world(), fleet=fleet_of(cluster("a", shared)))
+    assert apply_changes(before, ("free a",)).fleet.clusters[0].nodes == (node("n1"),)
+
+
 def test_cards_are_freed_together_and_only_as_many_as_are_enough() -> None:
     """On the node where the least is in the way; what is told of a shortage is just that."""
     one = cluster("a", node("n1", "L40S", 4), node("n2", "L40S", 4), node("n3", "L40S", 2))

@@ -236,6 +236,24 @@ def test_a_full_cluster_gives_way_to_the_next_at_once() -> None:
     assert live(one, full).decided.matters == answer.decided.matters
 
 
+def test_what_others_hold_of_a_machine_is_no_refusal() -> None:
+    """CPUs, memory and cards that somebody outside has come back like those of one's own runs."""
+    mine = node("n", "L4", 1, cpus=4)
+    held = replace(
+        mine,
+        foreign_cpus_milli=4000,
+        foreign_memory_bytes=mine.memory_bytes,
+        devices=tuple(replace(one, foreign_bytes=one.memory_bytes) for one in mine.devices),
+    )
+    one = wishing(objective="cost", expected_runtime="1h")
+    answer = live(one, fleet_of(cluster("a", held)))
+    assert [each.cluster for each in answer.decided.ranked] == ["a"]
+    assert answer.decided.refused == ()
+    went, decision = outcome(plan(view_of(one, fleet_of(cluster("a", held)), answer)))
+    assert went is None
+    assert [each.verdict for each in decision.candidates] == ["later"]
+
+
 def plan_parts() -> Allocation:
     """All of a node."""
     one = task("run: x\nresources: {cpus: 16}\n")

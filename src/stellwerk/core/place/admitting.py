@@ -15,7 +15,7 @@ from stellwerk.core.place.candidates import answers_to, avoided, cannot
 from stellwerk.core.place.change_verbs import World
 from stellwerk.core.place.lacks import GPU_MEMORY, NODES_AT_ONCE, node_lacks, smallest_change
 from stellwerk.core.place.live_changes import Live, change_live, fleet_of
-from stellwerk.core.place.room import Room, capacity, fill, fit
+from stellwerk.core.place.room import Room, capacity, fill, fit, unheld
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.view import ClusterView, View
 
@@ -192,8 +192,7 @@ def _more_room(part: ClusterView, shape: Shape, index: int) -> Iterator[Way]:
 def _frees(part: ClusterView, request: Request, num_nodes: int) -> list[Change]:
     name = part.cluster.name
     held: tuple[Allocation, ...] = tuple(one for _, one in part.allocations)
-    foreign = any(device.foreign_bytes for node in part.cluster.nodes for device in node.devices)
-    if not held and not foreign:
+    if not held and all(unheld(node) == node for node in part.cluster.nodes):
         return []
     most = sum(len(node.devices) for node in part.cluster.nodes)
     each = request.gpu.count if request.gpu is not None else 0

@@ -28,6 +28,7 @@ from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.quantity import GIB, SECOND_MS, BadQuantity, parse_duration
 from stellwerk.core.model.task import Task
 from stellwerk.core.place.freeing import cards_freed
+from stellwerk.core.place.node import unheld
 
 EFFECTS = get_args(TaintEffect)
 SCORE_MAX = 100
@@ -198,12 +199,8 @@ def _freed(world: World, name: str, wanted: int) -> World:
 
 
 def _without_others(cluster: Cluster) -> Cluster:
-    """A cluster on whose devices nobody else holds memory."""
-    nodes = tuple(
-        replace(node, devices=tuple(replace(device, foreign_bytes=0) for device in node.devices))
-        for node in cluster.nodes
-    )
-    return replace(cluster, nodes=nodes)
+    """A cluster of which nobody outside holds anything."""
+    return replace(cluster, nodes=tuple(map(unheld, cluster.nodes)))
 
 
 def add(world: World, name: str, written: str) -> World:

@@ -6,6 +6,8 @@ start where memory is taken.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from stellwerk.core.model.cluster import Device, Node
 from stellwerk.core.model.devices import sold_memory_gib
 from stellwerk.core.model.quantity import GIB
@@ -46,6 +48,16 @@ class NodeRoom:
         for share in allocation.devices:
             if share.index in self.device_bytes:
                 self.device_bytes[share.index] -= sign * share.memory_bytes
+
+
+def unheld(node: Node) -> Node:
+    """Gives a node of which nobody outside holds anything."""
+    return replace(
+        node,
+        devices=tuple(replace(device, foreign_bytes=0) for device in node.devices),
+        foreign_cpus_milli=0,
+        foreign_memory_bytes=0,
+    )
 
 
 def share_bytes(device: Device, gpu: GpuRequest) -> int:

@@ -30,6 +30,7 @@ from stellwerk.core.model.task import Task
 from stellwerk.core.place.admitted import Tools
 from stellwerk.core.place.explained import explain
 from stellwerk.core.place.fleet_record import refusals_of
+from stellwerk.core.place.node import unheld
 from stellwerk.core.place.on_fleet import (
     Answer,
     Ask,
@@ -47,13 +48,11 @@ from stellwerk.core.place.written import EPOCH
 OF_ROOM = ("Demand", "Infra", "Needs")
 """Rules that every cycle asks anew; it has better words for them."""
 
-
 MOST_FAR = 16
 """So many clusters that no driver reaches are told of, of those that would do."""
 
 LOOKED_AT = ("clusters", "taken", "sets", "bindings", "data", "links", "latencies")
 """The parts of a fleet on which decisions depend."""
-
 
 LABELS = {
     "usd_max": "max-usd",
@@ -134,8 +133,8 @@ class OwnGround:
 
 
 def _bare(cluster: Cluster) -> Cluster:
-    """A cluster as it would be with all of its nodes ready."""
-    nodes = tuple(replace(one, state="ready") for one in cluster.nodes)
+    """A cluster with all of its nodes ready, of which nobody outside holds anything."""
+    nodes = tuple(replace(unheld(one), state="ready") for one in cluster.nodes)
     return replace(cluster, nodes=nodes)
 
 

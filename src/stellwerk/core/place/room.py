@@ -22,6 +22,7 @@ from stellwerk.core.place.node import (
     pick_devices,
     right_kind,
     share_bytes,
+    unheld,
 )
 from stellwerk.core.place.packing import Mix, Packing, Scores, mix_of
 
@@ -41,6 +42,7 @@ __all__ = [
     "pick_devices",
     "right_kind",
     "share_bytes",
+    "unheld",
     "usable_after",
 ]
 
@@ -128,16 +130,7 @@ class Room:
 
 def capacity(cluster: Cluster) -> Room:
     """Gives the most a cluster could ever have free: all nodes ready, nothing held by anybody."""
-    nodes = tuple(
-        replace(
-            node,
-            state="ready",
-            devices=tuple(replace(device, foreign_bytes=0) for device in node.devices),
-            foreign_cpus_milli=0,
-            foreign_memory_bytes=0,
-        )
-        for node in cluster.nodes
-    )
+    nodes = tuple(replace(unheld(node), state="ready") for node in cluster.nodes)
     serves = cluster.serves if cluster.owner else ()
     return Room(replace(cluster, nodes=nodes, serves=serves), ())
 
