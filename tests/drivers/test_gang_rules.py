@@ -139,6 +139,17 @@ def test_the_others_look_for_the_head_before_they_begin() -> None:
         assert (step.op, step.host, step.fields) == ("go", 0, {"env": env})
 
 
+def test_a_failure_that_speaks_of_another_is_not_the_cause() -> None:
+    """Even if it was heard first: a process may lose its connections before it has ended."""
+    said = ["terminate called", "  what():  Connection closed by peer [10.0.0.2]:4711"]
+    parts = {
+        0: a_part(0, how="signaled", code=134, last_lines=said),
+        1: a_part(1, how="exited", code=7, last_lines=["this one gives up"]),
+        2: a_part(2, how="peer", code=143),
+    }
+    assert whole_end(parts, [0, 1]).code == 7
+
+
 def test_a_host_that_has_found_no_way_is_named_when_the_run_fails() -> None:
     """With what was tried; a run that didn't need it isn't disturbed."""
     parts = {host: a_part(host, how="exited", code=1) for host in range(3)}

@@ -172,5 +172,7 @@ def test_checkpoints_that_are_left_behind_are_told() -> None:
     said = told(one, two, three)
     assert said.startswith("this job's last checkpoint is on pc2, and it starts anew on pc1")
     assert told(one, two, three, generation=1) == ""
-    assert told(Keeper("pc1", 1), two) == ""
+    assert told(Keeper("pc1", 1), two, three) == ""
+    some = told(Keeper("pc1", 1), Keeper("pc2"), three)
+    assert some.startswith("checkpoints of this job are on pc1, pc3, and none on pc2: ranks there")
     assert told(one, Keeper("pc2")) == ""

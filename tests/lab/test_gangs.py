@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.lab.environments import CACHE, JAX, TRAINER, Environment
+from tests.lab.researcher import losses
 from tests.lab.room import Computer, Room, a_room, missing
 from tests.lab.test_ssh import PATIENCE_S, Person
 from tests.processes import wait_gone, wait_until
@@ -321,3 +322,25 @@ CLAIMS = ".local/state/stellwerk/*/*/runtime/runs/*/started.json"
 def ended(computer: Computer) -> bool:
     """Whether all that was begun there has an end."""
     return all((one.parent / "ended.json").exists() for one in computer.home.glob(CLAIMS))
+
+
+def test_a_notice_has_all_machines_save_and_the_job_goes_on_from_there(lab: Lab) -> None:
+    """Under torchrun, whose workers get it on both; the next run begins where they stopped. They
+    save in a folder that both see, since all ranks load what the first has saved.
+    """
+    shared = lab.room.folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    launch = f"STELLWERK_CHECKPOINT_DIR={shared} {needs(TRAINER)}/torchrun ranks.py"
+    lab.gang(launch, each=2, STEP_S="0.2")
+    wait_until(lambda: "step 3 " in lab.stw("logs", "job", code=None), "step 3", PATIENCE_S)
+    lab.stw("cluster", "drain", "lab", "--now")
+    wait_until(lambda: lab.show("job")["runs"][0].get("end"), "the end of the first", PATIENCE_S)
+    end = lab.show("job")["runs"][0]["end"]
+    assert end["put_back"], end
+    lab.stw("cluster", "resume", "lab")
+    lab.over()
+    first, second = (
+        losses(lab.stw("logs", "job", "--rank", "0", "--run", str(number))) for number in (1, 2)
+    )
+    assert min(second) == max(first) + 1

@@ -16,9 +16,13 @@ from stellwerk.core.model.workload import RunEnd, RunPhase
 from stellwerk.drivers.agents.translate import report_of
 
 JSONObject = Mapping[str, Any]
+FAILED = 4
+"""The gravity of an end by its own failure."""
 PEER = "peer"
 """The runtime's word for a part that was ended because another one was over."""
 LOST = ("reboot", "wrapper_died", "machine_lost")
+ECHOES = ("by peer", "Broken pipe", "remote process exited", "Connection refused")
+"""Words of ranks that fail because another one has: they have lost it."""
 NOT_BEGUN: tuple[RunPhase, ...] = ("Starting", "SettingUp")
 
 
@@ -253,8 +257,9 @@ def _is_done(parts: Sequence[Part]) -> bool:
 def _gravity(part: Part, failures: Sequence[int]) -> tuple[int, ...]:
     """What decides of several ends: a cancellation, a lost host, a notice, the first failure.
 
-    Which failure was first is known from the order in which they were heard; where that isn't
-    known, from the hosts' own clocks.
+    A failure that speaks of the loss of another rank comes after those that don't. Which was first
+    is known from the order in which they were heard; where that isn't known, from the hosts' own
+    clocks.
     """
     end = part.end
     assert end is not None
@@ -271,10 +276,21 @@ def _gravity(part: Part, failures: Sequence[int]) -> tuple[int, ...]:
     elif end.how == "exited" and end.code == 0:
         rank = 6
     else:
-        rank = 4
+        rank = FAILED
     heard = failures.index(part.host) if part.host in failures else len(part.hosts)
     saved = 0 if end.checkpointed or end.put_back else 1
-    return rank, saved, heard, part.failed_at_ms or end.ended_at_ms, part.host
+    return (
+        rank,
+        saved,
+        int(rank == FAILED and _is_echo(end)),
+        heard,
+        part.failed_at_ms or end.ended_at_ms,
+        part.host,
+    )
+
+
+def _is_echo(end: RunEnd) -> bool:
+    return any(word in line for line in end.last_lines for word in ECHOES)
 
 
 def _message(part: Part, end: RunEnd, parts: Sequence[Part]) -> str:

@@ -67,9 +67,9 @@ class ReadsMachines:
         return LogChunk(data, offset, int(head["size"]))
 
     async def left_behind(self, order: StartOrder) -> str:
-        """Says where a workload that begins again has its checkpoints, if not where rank 0 is now.
+        """Says where a workload that begins again has its checkpoints, if not where it is now.
 
-        They don't follow it to another machine.
+        They don't follow it to another machine, nor do those that rank 0 saves go to the others.
         """
         if order.generation < 2 or len(self.machines) < 2:
             return ""
@@ -84,9 +84,18 @@ class ReadsMachines:
             for each, answer in zip(up, answers, strict=True)
             if not isinstance(answer, BaseException) and answer[0]["found"]
         }
-        if not found or here in found:
+        if not found:
             return ""
         there = max(found, key=lambda node: found[node])
+        if here in found:
+            lacking = sorted({rank.node for rank in order.ranks} - set(found))
+            if not lacking:
+                return ""
+            return (
+                f"checkpoints of this job are on {', '.join(sorted(found))}, and none on "
+                f"{', '.join(lacking)}: ranks there must get what they load from rank 0, or all "
+                "save in a folder that they share"
+            )
         return (
             f"this job's last checkpoint is on {there}, and it starts anew on {here}: checkpoints "
             f"don't follow a job to another machine; `stw cp` brings them, `infra` names a machine"
