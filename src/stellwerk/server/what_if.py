@@ -85,7 +85,8 @@ def _own(changed: Live, workload: Workload) -> dict[ShapeId, OwnDecided]:
     held = workload.live_run.allocation if workload.live_run is not None else None
     others = tuple(one for one in fleet.taken if one != held)
     ground = OwnGround(replace(fleet, taken=others))
-    decided = decide_own(shape, policy, ground, changed.world.now_ms).decided
+    here = [part.cluster.name for part in changed.view.clusters]
+    decided = decide_own(shape, policy, ground, changed.world.now_ms, here).decided
     return {ShapeId(digest(shape)): decided}
 
 

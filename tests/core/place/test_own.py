@@ -275,6 +275,10 @@ def test_it_waits_for_a_window_where_that_is_better() -> None:
     assert live(one, fleet, now_ms=opens_ms).decided.ranked[0].cluster == "cheap"
     full = replace(fleet, taken=(replace(plan_parts(), cluster="cheap"),))
     assert outcome(plan(view_of(one, full, live(one, full))))[0] == ("dear", 0)
+    policy = own_policy(lower(one).shape, {})
+    assert policy is not None
+    far = decide_own(lower(one).shape, policy, OwnGround(fleet), NOW_MS, here=("dear",)).decided
+    assert [each.cluster for each in far.ranked] == ["dear"], "where no driver is nothing opens"
 
 
 def test_a_deadline_is_looked_at_again_when_it_nears() -> None:

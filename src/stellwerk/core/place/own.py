@@ -175,7 +175,7 @@ def decide_own(
     if troubles:
         return _broken(((one.message, one.help) for one in troubles), now_ms)
     pairs = _nearby(_in_order(asked, judged, tries), here)
-    ranked, held_back = _open_now(pairs, judged, now_ms)
+    ranked, held_back = _open_now(pairs, judged, now_ms, here)
     refused = [one for each in tries for one in _refusals(each, here)]
     decided = OwnDecided(
         ranked=tuple(_told(judged[name][number].option, name) for name, number in ranked),
@@ -273,9 +273,14 @@ def _worth(option: Option, policy: Placement) -> float:
 
 
 def _open_now(
-    pairs: Sequence[Pair], judged: Mapping[str, list[_Judged]], now_ms: int
+    pairs: Sequence[Pair],
+    judged: Mapping[str, list[_Judged]],
+    now_ms: int,
+    here: Collection[str] | None,
 ) -> tuple[list[Pair], list[OwnRefusal]]:
-    """Those that may start now; the others with the window that they wait for."""
+    """Those that may start now; the others with the window that they wait for. Nothing waits for
+    one that no driver reaches: there it couldn't start then either.
+    """
     ranked: list[Pair] = []
     later: list[OwnRefusal] = []
     waits_for: dict[str, Param] = {}
@@ -289,7 +294,7 @@ def _open_now(
             opens = _moment(now_ms + round(opens_s * 1000))
             reason = Reason("opens_later", {"cluster": name, "opens": opens})
             later.append(OwnRefusal(name, number, (reason,), later=True))
-            if one.has_room:
+            if one.has_room and (here is None or name in here):
                 waits_for = {"better": name, "opens": opens}
         else:
             ranked.append((name, number))
