@@ -35,6 +35,7 @@ class Host:
         self.epoch = 1
         self.said: dict[str, Any] = {}
         self.begun = 0
+        self.hello: dict[str, Any] = {"can": ["exec", "gang"]}
         self.found = {"address": f"10.0.0.{number}"}
         self.was_prepared = False
 

@@ -86,6 +86,23 @@ def test_a_host_that_refuses_is_the_reason_and_the_others_are_taken_back() -> No
     asyncio.run(story())
 
 
+def test_an_older_runtime_is_named() -> None:
+    """It would take its part for a whole run, or refuse a field that nobody knows."""
+
+    async def story() -> None:
+        world = World(1)
+        world.hosts[1].hello = {"can": ["exec"]}
+        world.serve()
+        assert world.gangs is not None
+        with pytest.raises(DriverError) as refused:
+            await world.gangs.start(gang_order())
+        assert (refused.value.code, refused.value.final) == ("gang/old-runtime", True)
+        assert not any(host.begun for host in world.hosts)
+        world.kill_server()
+
+    asyncio.run(story())
+
+
 def test_a_host_that_is_silent_while_others_prepare_is_the_reason() -> None:
     """After a while; when it is heard of again its part is ended."""
 

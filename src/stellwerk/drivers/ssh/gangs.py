@@ -222,6 +222,12 @@ class Gangs:
         if machine is None:
             message = f"{self._cluster} has no machine `{node}` any more"
             raise DriverError("ssh/no-machine", message, final=True)
+        if machine.is_connected and "gang" not in (machine.talk.hello.get("can") or ()):
+            message = (
+                f"the runtime on {node} is older and knows no jobs over several machines; it is "
+                "replaced as soon as nothing runs there"
+            )
+            raise DriverError("gang/old-runtime", message, final=True)
         gang = {
             "hosts": [{"node": host.node, "ranks": list(host.ranks)} for host in hosts],
             "host": index,
