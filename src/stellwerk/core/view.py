@@ -6,13 +6,15 @@ are taken over as they are. Of each shape only the first waiting workloads are i
 
 from msgspec import Struct
 
+from stellwerk.core.budgets import renewed_ms, used_up
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.holding import Claim
 from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest, workload_of
 from stellwerk.core.model.limits import NO_LIMITS, Limits
 from stellwerk.core.model.own import OwnDecided
-from stellwerk.core.model.queueing import QueueObjects
+from stellwerk.core.model.queueing import ClusterQueue, QueueObjects
+from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape, named
 from stellwerk.core.model.standing import NOT_YET, Decided
 from stellwerk.core.model.workload import Workload
@@ -107,6 +109,7 @@ class View(Struct, frozen=True):
     queueing_version: int = 0
     held: tuple[Held, ...] = ()
     claims: tuple[ClaimView, ...] = ()
+    used_up: dict[str, Reason] = {}
 
 
 class Viewer:
@@ -123,6 +126,7 @@ class Viewer:
         self._held: tuple[Held, ...] = ()
         self._holds: dict[WorkloadId, tuple[Workload, Held]] = {}
         self._quota_at = 0
+        self._budgeted: tuple[QueueObjects | None, list[ClusterQueue]] = None, []
 
     def take(self, now_ms: int, seed: int = 0) -> View:
         """Cuts a view of the state at ``now_ms`` (UTC milliseconds)."""
@@ -133,6 +137,11 @@ class Viewer:
             StopView(w.id, w.version, run, 0 if w.cancel_now else w.policies.grace_ms)
             for run, w in stopping
         )
+        queueing = self._queueing()
+        closed = self._used_up(queueing, now_ms)
+        if closed and queueing is not None:
+            due = [next_due_ms, renewed_ms(queueing.queues, closed, now_ms)]
+            next_due_ms = min(one for one in due if one)
         return View(
             seq=state.seq,
             now_ms=now_ms,
@@ -144,10 +153,11 @@ class Viewer:
             placements=self._placement_views(),
             own=self._own,
             limits=self._limits,
-            queueing=self._queueing(),
+            queueing=queueing,
             queueing_version=state.queueing.version,
             held=self._held,
             claims=self._claims(),
+            used_up=closed,
         )
 
     def _queueing(self) -> QueueObjects | None:
@@ -162,6 +172,17 @@ class Viewer:
                 self._holds[id] = known if known and same else (workload, self._hold(workload))
             self._held = tuple(held for _, held in self._holds.values())
         return objects if objects.queues or objects.local_queues else None
+
+    def _used_up(self, objects: QueueObjects | None, now_ms: int) -> dict[str, Reason]:
+        """Why queues start nothing more, by what they have spent."""
+        if objects is None:
+            return {}
+        if self._budgeted[0] is not objects:
+            self._budgeted = objects, [one for one in objects.queues if one.budgets]
+        if not self._budgeted[1]:
+            return {}
+        live = [(one.holding, one.planned_ms) for one in self._held]
+        return used_up(self._budgeted[1], self._state.spent, live, now_ms)
 
     def _hold(self, workload: Workload) -> Held:
         run = workload.live_run

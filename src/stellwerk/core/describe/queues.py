@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from stellwerk.core.describe.bounds import Bounds
+from stellwerk.core.describe.budgets import read_budgets
 from stellwerk.core.describe.fields import Found, Reader, did_you_mean, read_map
 from stellwerk.core.describe.fleet_amounts import moment
 from stellwerk.core.describe.fleet_objects import Meta, meta
@@ -220,7 +221,8 @@ class Taker:
                 kept = flavor(report, name, spec)
                 return None if kept is None else lambda: gathered.flavors.append(kept)
             case "ClusterQueue":
-                queue = cluster_queue(report, name, spec)
+                budgets = read_budgets(report, node, about.annotations)
+                queue = cluster_queue(report, name, spec, budgets)
                 return lambda: gathered.queues.append(queue)
             case "Cohort":
                 group = cohort(report, name, spec)

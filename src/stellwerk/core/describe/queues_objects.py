@@ -23,6 +23,7 @@ from stellwerk.core.describe.fields import (
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.queues_fields import most, quantity, taint, toleration, weight
 from stellwerk.core.describe.selectors import selector, texts
+from stellwerk.core.model.budgets import Budget
 from stellwerk.core.model.queueing import (
     CheckRule,
     ClusterQueue,
@@ -242,8 +243,10 @@ QUEUE: dict[str, Reader] = {
 }
 
 
-def cluster_queue(report: Report, name: str, spec: Found) -> ClusterQueue:
-    """ClusterQueue."""
+def cluster_queue(
+    report: Report, name: str, spec: Found, budgets: tuple[Budget, ...] = ()
+) -> ClusterQueue:
+    """ClusterQueue; budgets are of its annotations."""
     cohort = spec.get("cohortName") or spec.get("cohort") or ""
     found = spec.get("resourceGroups", ())
     _limits_need_parent(report, spec, found, cohort, "cohort")
@@ -260,6 +263,7 @@ def cluster_queue(report: Report, name: str, spec: Found) -> ClusterQueue:
         usage_based=spec.get("admissionScope", False),
         checks=(*checks, *spec.get("admissionChecksStrategy", ())),
         stop=spec.get("stopPolicy", "None"),
+        budgets=budgets,
     )
 
 

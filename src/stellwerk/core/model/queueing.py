@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from stellwerk.core.model.budgets import Budget
 from stellwerk.core.model.placement import Toleration
 from stellwerk.core.model.selectors import Requirement, Selector
 
@@ -111,6 +112,7 @@ class ClusterQueue(Struct, frozen=True, omit_defaults=True):
     usage_based: bool = False
     checks: tuple[CheckRule, ...] = ()
     stop: StopPolicy = "None"
+    budgets: tuple[Budget, ...] = ()
 
 
 class Cohort(Struct, frozen=True, omit_defaults=True):

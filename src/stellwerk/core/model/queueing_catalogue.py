@@ -40,6 +40,13 @@ OF_QUEUES = {
         "{queue} is stopped ({note})",
         "wait until its `stopPolicy` is None again",
     ),
+    "queue_budget": Entry(
+        "held",
+        "queue owner",
+        "{queue} has used {used} of the {most} {resource} hours that it has for a {period}, "
+        "until {until}",
+        "wait until then, use another queue, or have `stellwerk/budget` raised",
+    ),
     "queue_suspended": Entry(
         "held", "you", "it is kept out of the queue: {note}", "let it in, then it is looked at"
     ),

@@ -104,7 +104,11 @@ class Quotas:
 
     def door(self, shape: Shape) -> Door | None:
         """Where a shape's work enters; None = no quota binds it."""
-        return self.quota.door(shape.queue)
+        door = self.quota.door(shape.queue)
+        if door is None or not self.view.used_up:
+            return door
+        spent = self.view.used_up.get(door.name)
+        return door if spent is None or door.reason is not None else Door(door.queue, spent)
 
     def share(self, shape: Shape) -> tuple[Share, ...]:
         """What comes before priority in the order of heads: nothing, or the shares of its queue."""

@@ -5,6 +5,7 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
+from stellwerk.core.budgets import add_run
 from stellwerk.core.lengths import keys_of_workload, ran_ms, teaches
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.draining import Drain
@@ -296,6 +297,8 @@ def _fold_run_ended(state: State, at_ms: int, event: ev.RunEnded) -> None:
     state.to_stop.pop(workload.id, None)
     del state.allocations[run.allocation.cluster][run.id]
     state.cluster_changed(run.allocation.cluster)
+    if run.holding is not None:
+        add_run(state.spent, run.holding, run.planned_ms, at_ms)
     if event.node_failed:
         state.add_fault(run.allocation.cluster, event.node, workload.id)
     elif event.node:

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stellwerk.core.budgets import copied
 from stellwerk.core.lengths import History
+from stellwerk.core.model.budgets import Spent
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.draining import WHOLE, Drain, with_drains
@@ -86,6 +88,7 @@ class StateImage(Struct, frozen=True):
     queue_objects: list[KeptObject] = []
     own: dict[ShapeId, OwnDecided] = {}
     lengths: HistoryImage = HistoryImage()
+    spent: Spent = {}
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -104,7 +107,7 @@ class State:
     ``observed`` are the clusters as their drivers see them, ``clusters`` with the quarantined and
     drained nodes marked. ``drains`` says by cluster and node (or the whole) who keeps it free.
     ``faults`` names by node the workloads that ended there in a row for its fault. ``lengths`` is
-    what is known of how long work runs.
+    what is known of how long work runs, ``spent`` what ended runs used of queues' quota.
     """
 
     def __init__(self) -> None:
@@ -131,6 +134,7 @@ class State:
         self.quota = QuotaIndex()
         self.queueing = Queueing()
         self.lengths = History()
+        self.spent: Spent = {}
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
@@ -151,6 +155,7 @@ class State:
             queue_objects=list(self.queueing.kept.values()),
             own=dict(self.standing.own),
             lengths=self.lengths.image(),
+            spent=copied(self.spent),
         )
 
     @classmethod
@@ -174,6 +179,7 @@ class State:
         state.standing.take_over(image.declared, image.placements, image.own)
         state.queueing.take_over(image.queue_objects)
         state.lengths = History(image.lengths)
+        state.spent = copied(image.spent)
         return state
 
     def drain_touched(self) -> tuple[Workload, ...]:
