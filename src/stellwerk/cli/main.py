@@ -51,6 +51,7 @@ TABLE: dict[str, Entry] = {
     "show": Entry("stellwerk.cli.commands.show", "everything about one workload", WHY),
     "explain": Entry("stellwerk.cli.commands.explain", "why here, why not there, why waiting", WHY),
     "queue": Entry("stellwerk.cli.commands.queue", "who waits, and for what", WHY),
+    "whatif": Entry("stellwerk.cli.commands.whatif", "what changes would do to all of it", WHY),
     "story": Entry("stellwerk.cli.commands.events", "one workload's whole history", WHY, "story"),
     "events": Entry("stellwerk.cli.commands.events", "the journal", WHY, "events"),
     "cancel": Entry("stellwerk.cli.commands.course", "end workloads", COURSE, "cancel"),

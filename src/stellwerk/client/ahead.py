@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from stellwerk.client.queueing import OverQuota
 from stellwerk.client.wire import CandidateView, Told
 from stellwerk.core.model.reasons import RenderedReason
 
@@ -67,3 +68,42 @@ class Planned(Struct):
     at_ms: int = 0
     seq: int = 0
     forecast: Forecast | None = None
+
+
+class Fate(Struct):
+    """What becomes of a workload: in the next cycle, why, and when it could start."""
+
+    what: str = ""
+    why: str = ""
+    code: str = ""
+    forecast: Forecast | None = None
+
+
+class WhatIfRow(Struct):
+    """A workload for which a change matters, without it and with it."""
+
+    id: str
+    name: str
+    before: Fate
+    after: Fate
+    owner: str = ""
+    queue: str = ""
+    change: str = ""
+    earlier: int = 0
+    later: int = 0
+    futures: int = 0
+
+
+class WhatIf(Struct):
+    """What changes would make of all live work; `unchanged` waits as before."""
+
+    items: list[WhatIfRow] = []
+    changes: list[str] = []
+    unchanged: int = 0
+    unseen: int = 0
+    beyond: int = 0
+    over: list[OverQuota] = []
+    notices: list[Told] = []
+    assumes: list[str] = []
+    at_ms: int = 0
+    seq: int = 0

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from stellwerk.client.ahead import Calibrated, Expected, Forecasts, Planned
+from stellwerk.client.ahead import Calibrated, Expected, Forecasts, Planned, WhatIf
 from stellwerk.client.arrays import ArrayCalls
 from stellwerk.client.bulk import SHOWN, ChangedMany, Verb, Which
 from stellwerk.client.connection import UnreachableError
@@ -247,6 +247,20 @@ class Client(
         """When waiting workloads could start: these, or the first in line."""
         query = urlencode([("workload", name) for name in names])
         return tuple(self._get(f"/v1/forecast?{query}", Forecasts).items)
+
+    def what_if(
+        self,
+        changes: Sequence[str],
+        *,
+        text: str = "",
+        file: str = "",
+        task: Submission | None = None,
+    ) -> WhatIf:
+        """What changes would do to all live work; ``text`` has objects of queueing as they would
+        be, ``task`` is what `submit` stands for. Nothing is changed.
+        """
+        body = {"changes": list(changes), "text": text, "file": file, "task": task}
+        return self._post("/v1/whatif", WhatIf, body)
 
     def calibration(self) -> dict[str, Calibrated]:
         """How right predicted lengths have been, by what they rested on."""

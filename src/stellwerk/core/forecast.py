@@ -45,6 +45,8 @@ NO_FAILURES = "runs end for good, and machines stay as they are"
 
 
 UNKNOWN = Length()
+NEVER = 1 << 62
+"""Stands for a start that no future comes to, where starts are compared."""
 
 
 class Knowledge(Struct, frozen=True):
@@ -75,6 +77,18 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
     futures: int = 1
 
 
+class Compared(Struct, frozen=True, omit_defaults=True):
+    """What a change makes of a start: in ``earlier`` of ``futures`` it comes before, in ``later``
+    after what it would be without it. Everything else is the same in the two of each pair.
+    """
+
+    before: Forecast | None = None
+    after: Forecast | None = None
+    earlier: int = 0
+    later: int = 0
+    futures: int = 0
+
+
 def forecast(
     view: View, known: Knowledge, wanted: Collection[WorkloadId]
 ) -> dict[WorkloadId, Forecast]:
@@ -83,20 +97,59 @@ def forecast(
     Of each shape a view has the first of those that wait. Where one further back would get its turn
     before a wanted one, what follows isn't known.
     """
-    waiting = {head.id for shape in view.shapes for head in shape.heads}
-    keys = [key for key in wanted if key in waiting]
-    soon = _Future(view, known, _shortest, MOST_STEPS).play(keys)
-    usual = _futures(view, known, keys)
-    late = _Future(view, known, _longest, MOST_STEPS).play(keys)
-    return {key: _told(view, key, soon, usual, late) for key in keys}
+    return _Played(view, known, wanted, FUTURES).told()
 
 
-def _futures(view: View, known: Knowledge, keys: Collection[WorkloadId]) -> list[_Future]:
+def compared(
+    before: View, after: View, known: Knowledge, wanted: Collection[WorkloadId]
+) -> dict[WorkloadId, Compared]:
+    """Forecasts starts on a view and on a changed one, by the same futures: a piece of work takes
+    as long in the one as in the other.
+    """
+    one = _Played(before, known, wanted, FUTURES)
+    two = _Played(after, known, wanted, len(one.usual))
+    del one.usual[len(two.usual) :]
+    was, now = one.told(), two.told()
+    pairs = list(zip(one.usual, two.usual, strict=True))
+    found = {}
+    for key in dict.fromkeys((*was, *now)):
+        starts = [(a.started.get(key, NEVER), b.started.get(key, NEVER)) for a, b in pairs]
+        found[key] = Compared(
+            was.get(key),
+            now.get(key),
+            sum(b < a for a, b in starts),
+            sum(b > a for a, b in starts),
+            len(pairs),
+        )
+    return found
+
+
+class _Played:
+    """The futures of a view: the shortest, as many usual ones as the work allows, the longest."""
+
+    def __init__(
+        self, view: View, known: Knowledge, wanted: Collection[WorkloadId], most: int
+    ) -> None:
+        waiting = {head.id for shape in view.shapes for head in shape.heads}
+        self.keys = [key for key in wanted if key in waiting]
+        self._view = view
+        self.soon = _Future(view, known, _shortest, MOST_STEPS).play(self.keys)
+        self.usual = _futures(view, known, self.keys, most)
+        self.late = _Future(view, known, _longest, MOST_STEPS).play(self.keys)
+
+    def told(self) -> dict[WorkloadId, Forecast]:
+        """What they come to, for each that waits."""
+        return {key: _told(self._view, key, self.soon, self.usual, self.late) for key in self.keys}
+
+
+def _futures(
+    view: View, known: Knowledge, keys: Collection[WorkloadId], most: int
+) -> list[_Future]:
     """As many as the work allows that it is worth; one, where lengths leave nothing open."""
     lengths = [length for _, length in known.live.values()] + list(known.waiting.values())
     is_open = any(len({*length.likely_ms[:1], *length.likely_ms[-1:]}) > 1 for length in lengths)
     steps, futures = MOST_STEPS, []
-    for number in range(FUTURES if is_open else 1):
+    for number in range(min(most, FUTURES if is_open else 1)):
         future = _Future(view, known, partial(_drawn, number), steps).play(keys)
         futures.append(future)
         steps -= future.steps

@@ -4,7 +4,7 @@ The cycle that is planned with the objects as they are is compared with the one 
 those that would be; nothing is changed. What happens later isn't foreseen here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,7 +57,7 @@ def consequences(view: View, after: QueueObjects, live: Iterable[Workload]) -> C
     """What would follow if these objects were those that hold."""
     work = list(live)
     before = view.queueing or QueueObjects()
-    was, now = _outcomes(view, before), _outcomes(view, after)
+    was, now = outcomes_of(with_objects(view, before)), outcomes_of(with_objects(view, after))
     moved: dict[tuple[ShapeId, Outcome, Outcome], MovedWork] = {}
     shapes = {one.id: one.shape for one in work}
     for id in dict.fromkeys((*was, *now)):
@@ -69,15 +69,18 @@ def consequences(view: View, after: QueueObjects, live: Iterable[Workload]) -> C
         moved[key] = (
             MovedWork(id, *pair) if known is None else replace(known, others=known.others + 1)
         )
-    return Consequences(tuple(moved.values()), tuple(_newly_over(before, after, work)))
+    return Consequences(tuple(moved.values()), tuple(newly_over(before, after, work)))
 
 
-def _outcomes(view: View, objects: QueueObjects) -> dict[WorkloadId, Outcome]:
-    """What a cycle would do with everybody that it looks at."""
+def with_objects(view: View, objects: QueueObjects) -> View:
+    """The view as it is, but for the objects of queueing."""
     queueing = objects if objects.queues or objects.local_queues else None
-    untold = tuple(replace(part, waits=None) for part in view.shapes)
-    changed = replace(view, shapes=untold, queueing=queueing, queueing_version=-1)
-    planned = plan(changed)
+    return replace(view, queueing=queueing, queueing_version=-1)
+
+
+def outcomes_of(view: View) -> dict[WorkloadId, Outcome]:
+    """What a cycle would do with everybody that it looks at."""
+    planned = plan(replace(view, shapes=tuple(replace(part, waits=None) for part in view.shapes)))
     told = _told(planned)
     found = {
         head.id: told.get(part.id, Outcome(NEXT)) for part in view.shapes for head in part.heads
@@ -116,13 +119,17 @@ def _told(planned: Plan) -> dict[ShapeId, Outcome]:
     return found
 
 
-def _newly_over(before: QueueObjects, after: QueueObjects, work: list[Workload]) -> Iterable[Over]:
+def newly_over(
+    before: QueueObjects, after: QueueObjects, work: Sequence[Workload]
+) -> Iterable[Over]:
     """The pairs of which more is used than could be, where that wasn't so before."""
     was = {key for key, _ in _over(before, work)}
     return [over for key, over in _over(after, work) if key not in was]
 
 
-def _over(objects: QueueObjects, work: list[Workload]) -> list[tuple[tuple[str, str, Pair], Over]]:
+def _over(
+    objects: QueueObjects, work: Sequence[Workload]
+) -> list[tuple[tuple[str, str, Pair], Over]]:
     return [
         ((node.kind, node.name, Pair(pair.flavor, pair.resource)), Over(node, pair))
         for node in quota_of(objects, work)

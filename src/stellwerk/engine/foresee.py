@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stellwerk.core.forecast import Forecast, Knowledge, forecast
+from stellwerk.core.forecast import Compared, Forecast, Knowledge, compared, forecast
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.view import View
 
@@ -20,21 +20,30 @@ NICENESS = 5
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Whose starts are asked for, on which view, and what is known of lengths."""
+    """Whose starts are asked for, on which view, and what is known of lengths.
+
+    With ``after``, a changed view, what the change makes of them is asked for.
+    """
 
     view: View
     known: Knowledge
     wanted: tuple[WorkloadId, ...]
+    after: View | None = None
 
 
 Answer = Mapping[WorkloadId, Forecast]
+Change = Mapping[WorkloadId, Compared]
 
 
 def main() -> int:
     """Answers one question."""
     os.nice(NICENESS)
     asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
-    found = forecast(asked.view, asked.known, asked.wanted)
+    found: Answer | Change
+    if asked.after is None:
+        found = forecast(asked.view, asked.known, asked.wanted)
+    else:
+        found = compared(asked.view, asked.after, asked.known, asked.wanted)
     sys.stdout.buffer.write(msgspec.json.encode(found))
     return 0
 

@@ -34,6 +34,7 @@ from stellwerk.server.handlers import (
     plan,
     queueing,
     runtimes,
+    supposing,
     workloads,
 )
 from stellwerk.server.machines import Machines
@@ -72,6 +73,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *forecast.HANDLERS,
     *runtimes.HANDLERS,
     *people.HANDLERS,
+    *supposing.HANDLERS,
 )
 
 

@@ -15,10 +15,10 @@ import msgspec
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
-from stellwerk.core.forecast import Forecast, Knowledge
+from stellwerk.core.forecast import Compared, Forecast, Knowledge
 from stellwerk.core.lengths import History, kept_ms, keys_of, keys_of_workload
 from stellwerk.core.lower import Lowered
-from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.ids import ShapeId, WorkloadId, digest
 from stellwerk.core.model.lengths import Length
 from stellwerk.core.model.workload import Phase, Workload
 from stellwerk.core.preview import NOBODY, with_one_more
@@ -68,11 +68,29 @@ class Outlook:
             [own] = [part for part in view.shapes if any(h.id == NOBODY for h in part.heads)]
             if own.count > len(own.heads):
                 return None  # those of its kind that come before it aren't all in the view
-            limits = lowered.policies
-            limit_ms = limit_of(limits.time_limit_ms, limits.grace_ms)
-            keys = keys_of(PROJECT, owner, name, "", own.id)
-            mine = {NOBODY: self._services.engine.lengths.length(keys, limit_ms=limit_ms)}
+            mine = {NOBODY: self.length_of(owner, name, lowered)}
             return (await self._ask(view, (NOBODY,), mine)).get(NOBODY)
+
+    async def of_change(
+        self, before: View, after: View, mine: Mapping[WorkloadId, Length]
+    ) -> dict[WorkloadId, Compared]:
+        """What a change makes of the starts of the first in line, in the same futures."""
+        wanted = tuple(dict.fromkeys((*mine, *first_in_line(after)[:ASKED])))
+        services = self._services
+        async with self._one:
+            known = await asyncio.to_thread(
+                knowledge, services.store, services.engine.lengths, before, mine
+            )
+            question = msgspec.json.encode(Question(before, known, wanted, after))
+            told = await _run(question, 2 * LIMIT_S)
+        return msgspec.json.decode(told, type=dict[WorkloadId, Compared]) if told else {}
+
+    def length_of(self, owner: str, name: str, lowered: Lowered) -> Length:
+        """What is known of how long a task would run that isn't submitted."""
+        limits = lowered.policies
+        limit_ms = limit_of(limits.time_limit_ms, limits.grace_ms)
+        keys = keys_of(PROJECT, owner, name, "", ShapeId(digest(lowered.shape)))
+        return self._services.engine.lengths.length(keys, limit_ms=limit_ms)
 
     async def _ask(
         self,
@@ -85,11 +103,11 @@ class Outlook:
             knowledge, services.store, services.engine.lengths, view, more
         )
         question = msgspec.json.encode(Question(view, known, wanted))
-        told = await _run(question)
+        told = await _run(question, LIMIT_S)
         return msgspec.json.decode(told, type=dict[WorkloadId, Forecast]) if told else {}
 
 
-async def _run(question: bytes) -> bytes:
+async def _run(question: bytes, limit_s: float) -> bytes:
     """Lets the program answer; nothing if it takes too long or fails, which is logged."""
     program = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -102,9 +120,9 @@ async def _run(question: bytes) -> bytes:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        told, said = await asyncio.wait_for(program.communicate(question), LIMIT_S)
+        told, said = await asyncio.wait_for(program.communicate(question), limit_s)
     except TimeoutError:
-        log.info("a look ahead was given up after %g s", LIMIT_S)
+        log.info("a look ahead was given up after %g s", limit_s)
         return b""
     finally:
         with contextlib.suppress(ProcessLookupError):  # it has ended

@@ -80,6 +80,7 @@ RULES: dict[str, Rule] = {
     "POST /v1/queueing/objects/delete": _GOVERN,
     "GET /v1/queueing/queues": _LOOK,
     "GET /v1/queueing/quota": _LOOK,
+    "POST /v1/whatif": _EACH,
     "GET /v1/placements": _LOOK,
     "GET /v1/placements/{namespace}/{name}": _LOOK,
     "POST /v1/placements/{namespace}/{name}/delete": _GOVERN,

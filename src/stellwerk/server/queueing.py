@@ -18,7 +18,7 @@ from stellwerk.core.queueing_objects import (
     in_use,
     objects_after,
 )
-from stellwerk.core.queueing_preview import MovedWork, consequences
+from stellwerk.core.queueing_preview import MovedWork, Over, consequences
 from stellwerk.core.queueing_quota import PairUse, QuotaOf, queues_stand, quota_of, through
 from stellwerk.core.view import View
 from stellwerk.server import queueing_models as models
@@ -120,17 +120,19 @@ def consequences_of(
     return models.Consequences(
         moved=[_moved(one, work[one.id]) for one in found.moved[:MOST_MOVED]],
         left=max(0, len(found.moved) - MOST_MOVED),
-        over=[
-            models.OverQuota(
-                name=one.node.name,
-                kind=one.node.kind,
-                flavor=one.pair.flavor,
-                resource=one.pair.resource,
-                used=write_kubernetes(one.pair.used),
-                most=write_kubernetes(one.pair.most),
-            )
-            for one in found.over
-        ],
+        over=[over_view(one) for one in found.over],
+    )
+
+
+def over_view(one: Over) -> models.OverQuota:
+    """A queue or cohort that would use more than it may."""
+    return models.OverQuota(
+        name=one.node.name,
+        kind=one.node.kind,
+        flavor=one.pair.flavor,
+        resource=one.pair.resource,
+        used=write_kubernetes(one.pair.used),
+        most=write_kubernetes(one.pair.most),
     )
 
 

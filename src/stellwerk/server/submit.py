@@ -85,6 +85,11 @@ class Submits:
         starts = await outlook.of_one_more(caller.actor.name, one.name, one.lowered)
         return msgspec.structs.replace(told, forecast=starts and forecast_view(starts))
 
+    async def accepted(self, item: SubmitItem, caller: Caller) -> Accepted:
+        """What would be submitted of an item, which isn't; raises as `submit` would."""
+        [item] = with_flags([item])
+        return await asyncio.to_thread(self._accept_unsent, item, caller)
+
     async def _hold_to_plan(self, items: Sequence[SubmitItem], caller: Caller) -> None:
         """Refuses a submission whose plan isn't true any more; one that was taken down is not."""
         if len(items) > 1:

@@ -1,0 +1,175 @@
+"""Decides what "what if" means on a live view: other quota, priorities, machines, work, on a copy.
+
+Each change is one phrase. Nothing is carried out: who would start or be stopped in the next cycle,
+and when others would get their turn, is found by planning and playing the copy.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from stellwerk.core.describe.fleet_amounts import parse_kubernetes
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.quantity import BadQuantity
+from stellwerk.core.model.queueing import (
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    QueueObjects,
+    Quota,
+    ResourceGroup,
+)
+from stellwerk.core.place.change_verbs import BadChange, World, meant
+from stellwerk.core.place.changes import apply_changes
+from stellwerk.core.place.live_changes import fleet_of, with_fleet
+from stellwerk.core.queueing_preview import with_objects
+from stellwerk.core.view import Head, ShapeView, View
+
+ROOM = ("drain", "resume", "free", "add")
+FORMS = {
+    "quota": ("quota QUEUE FLAVOR RESOURCE=N", "another nominal quota; +N or -N for more or less"),
+    "priority": ("priority NAME N", "another priority of one that waits"),
+    "cancel": ("cancel NAME", "it isn't there; what it holds is free at once"),
+    "submit": ("submit FILE", "a task more"),
+    "drain": ("drain CLUSTER [NODE]", "nothing new comes onto it"),
+    "resume": ("resume CLUSTER [NODE]", "it can be used again"),
+    "free": ("free CLUSTER [gpus=4]", "nobody has anything there, or so many cards are free"),
+    "add": ("add CLUSTER H100:8", "one node more, with these"),
+}
+"""How each change is written, and what it means; files of queues (-f) are changes too."""
+
+MOST_PRIORITY = 1000
+Holder = TypeVar("Holder", ClusterQueue, Cohort)
+
+
+def with_quota(view: View, words: list[str]) -> View:
+    """Another nominal quota of a ClusterQueue or Cohort; raises BadChange."""
+    if len(words) != 3:
+        raise BadChange("`quota` takes a queue, a flavor and RESOURCE=N after it")
+    name, flavor, (resource, given, written) = words[0], words[1], words[2].partition("=")
+    if not given:
+        raise BadChange(f"`{words[2]}` is no RESOURCE=N")
+    objects = view.queueing or QueueObjects()
+    queues = {one.name: one for one in objects.queues}
+    cohorts = {one.name: one for one in objects.cohorts}
+    if name in queues:
+        queue = _quota_set(queues[name], flavor, resource, written)
+        queues[name] = queue
+        return with_objects(view, replace(objects, queues=tuple(queues.values())))
+    named = [*(one.cohort for one in objects.queues), *(one.parent for one in objects.cohorts)]
+    if name not in cohorts and name not in named:
+        known = [*queues, *cohorts, *filter(None, named)]
+        raise BadChange(f"there is no ClusterQueue or Cohort `{name}`{meant(name, known)}")
+    cohort = cohorts.get(name) or Cohort(name)
+    if not _has(cohort, flavor, resource):
+        known = [one.name for one in objects.flavors]
+        if flavor not in known:
+            raise BadChange(f"there is no flavor `{flavor}`{meant(flavor, known)}")
+        whole = _whole_name(objects, resource)
+        empty = ResourceGroup((whole,), (FlavorQuotas(flavor, {whole: Quota(0)}),))
+        cohort = replace(cohort, groups=(*cohort.groups, empty))
+    cohorts[name] = _quota_set(cohort, flavor, resource, written)
+    return with_objects(view, replace(objects, cohorts=tuple(cohorts.values())))
+
+
+def _is(resource: str, written: str) -> bool:
+    """Whether a resource is meant: by its name, or by what follows the last `/` in it."""
+    return resource == written or resource.rpartition("/")[2] == written
+
+
+def _whole_name(objects: QueueObjects, written: str) -> str:
+    groups = (group for one in objects.queues for group in one.groups)
+    known = dict.fromkeys(name for group in groups for name in group.covered)
+    return next((name for name in known if _is(name, written)), written)
+
+
+def _has(holder: ClusterQueue | Cohort, flavor: str, resource: str) -> bool:
+    return any(
+        one.flavor == flavor and any(_is(name, resource) for name in one.quotas)
+        for group in holder.groups
+        for one in group.flavors
+    )
+
+
+def _quota_set(holder: Holder, flavor: str, resource: str, written: str) -> Holder:
+    if not _has(holder, flavor, resource):
+        pairs = [
+            f"{one.flavor} {name}" for group in holder.groups for one in group.flavors
+            for name in one.quotas
+        ]  # fmt: skip
+        wanted = f"{flavor} {resource}"
+        raise BadChange(f"{holder.name} has no quota of `{wanted}`{meant(wanted, pairs)}")
+
+    def changed(one: FlavorQuotas) -> FlavorQuotas:
+        if one.flavor != flavor:
+            return one
+        quotas = {
+            name: replace(quota, nominal=_amount(written, quota.nominal))
+            if _is(name, resource)
+            else quota
+            for name, quota in one.quotas.items()
+        }
+        return replace(one, quotas=quotas)
+
+    groups = tuple(
+        replace(group, flavors=tuple(map(changed, group.flavors))) for group in holder.groups
+    )
+    return replace(holder, groups=groups)
+
+
+def _amount(written: str, now: int) -> int:
+    """`8`, `+4`, `-500m`; never less than nothing."""
+    relative = written[:1] in {"+", "-"}
+    found = parse_kubernetes(written[1:] if relative else written)
+    if isinstance(found, BadQuantity):
+        raise BadChange(found.message)
+    if not relative:
+        return found
+    return max(0, now + found if written[0] == "+" else now - found)
+
+
+def with_priority(view: View, id: WorkloadId, name: str, words: list[str]) -> View:
+    """Another priority of one that waits, and its new place in line; raises BadChange."""
+    [written] = words or [""]
+    try:
+        priority = int(written)
+    except ValueError:
+        raise BadChange(f"`{written}` is no whole number") from None
+    if abs(priority) > MOST_PRIORITY:
+        raise BadChange(f"{priority} is no priority from -{MOST_PRIORITY} to {MOST_PRIORITY}")
+    return raised(view, id, name, priority)
+
+
+def raised(view: View, id: WorkloadId, name: str, priority: int) -> View:
+    """The same for a number."""
+    if not any(head.id == id for part in view.shapes for head in part.heads):
+        raise BadChange(f"{name} doesn't wait in line, or is too far behind to be looked at")
+
+    def moved(part: ShapeView) -> ShapeView:
+        heads = [replace(one, priority=priority) if one.id == id else one for one in part.heads]
+        return replace(part, version=-1, heads=tuple(sorted(heads, key=_turn)), waits=None)
+
+    shapes = tuple(
+        moved(part) if any(one.id == id for one in part.heads) else part for part in view.shapes
+    )
+    return replace(view, shapes=shapes)
+
+
+def _turn(head: Head) -> tuple[int, int]:
+    return -head.priority, head.order
+
+
+def with_room(view: View, verb: str, words: list[str]) -> View:
+    """Machines drained, resumed, freed or added; raises BadChange or a StellwerkError."""
+    if not words:
+        raise BadChange(f"`{verb}` takes a cluster after it")
+    if verb in {"drain", "resume"} and len(words) == 2:
+        words = [f"{words[0]}/{words[1]}"]
+    cluster = words[0].partition("/")[0]
+    known = [one.cluster.name for one in view.clusters]
+    if cluster not in known:
+        raise BadChange(f"no driver here reaches a cluster `{cluster}`{meant(cluster, known)}")
+    world = World(fleet_of(view), (), view.now_ms)
+    return with_fleet(view, apply_changes(world, (" ".join((verb, *words)),)).fleet)

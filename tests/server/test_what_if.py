@@ -1,0 +1,55 @@
+"""`POST /v1/whatif`: who would start, wait, or be stopped; nothing is changed by asking."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stellwerk.server.reading import read_item
+from tests.server.stage import Stage
+from tests.server.test_queueing import TEAM, apply, submit
+
+
+@pytest.fixture
+def stage(home_of_its_own: str) -> Iterator[Stage]:
+    """A server that reads as the real one does, over one node of four CPUs."""
+    with Stage(Path(home_of_its_own), read=read_item) as running:
+        yield running
+
+
+def ask(stage: Stage, *changes: str, status: int = 200, **more: object) -> dict[str, Any]:
+    """What would become of all work."""
+    answer = stage.post("/v1/whatif", {"changes": list(changes), **more})
+    assert answer.status == status, answer.body
+    told: dict[str, Any] = answer.json
+    return told
+
+
+def test_changes_are_told_and_not_made(stage: Stage) -> None:
+    """Quota, files, an end, a priority, a task more; slips all at once."""
+    apply(stage, TEAM)
+    work = [submit(stage) for _ in range(4)]
+    names = [one["name"] for one in work]
+    for one in work[:2]:
+        stage.started(one["id"])
+    stage.until(lambda: stage.phase(names[2]) == "Pending", "it waits")
+    told = ask(stage, "quota team here cpu=3")
+    by_name = {one["name"]: one for one in told["items"]}
+    assert by_name[names[2]]["after"]["what"] == "starts now"
+    assert by_name[names[2]]["before"]["code"] == "queue_quota"
+    assert by_name[names[2]]["before"]["forecast"]["likely_ms"] is None
+    assert by_name[names[2]]["earlier"] == by_name[names[2]]["futures"] > 0
+    assert ask(stage, text=TEAM.replace("nominalQuota: 2", "nominalQuota: 3"))["items"]
+    assert ask(stage, f"cancel {names[0]}")["items"][0]["name"] == names[2]
+    moved = ask(stage, f"priority {names[3]} 9", f"cancel {names[0]}")["items"]
+    assert [one["name"] for one in moved if one["after"]["what"] == "starts now"] == [names[3]]
+    assert ask(stage, "quota team here cpu=1")["over"][0]["name"] in {"lab", "team"}
+    task = {"text": "name: more\nresources: {cpus: 1}\nrun: 'true'\n"}
+    [one] = ask(stage, "submit more.yaml", task=task)["items"]
+    assert (one["name"], one["after"]["what"]) == ("more", "starts now")
+    refused = ask(stage, "quota teem here cpu=1", "drain lap", "dance", status=422)
+    assert [one["code"] for one in refused["problems"]] == ["if/change"] * 3
+    assert ask(stage, status=422)["code"] == "if/change"
+    assert ask(stage, "cancel nobody", status=404)["code"] == "find/workload"
+    assert stage.phase(names[2]) == "Pending"
