@@ -329,7 +329,7 @@ class Engine:
         for _ in range(PLANS_PER_CYCLE):
             now = self._now()
             view = self._viewer.take(now)
-            if not view.shapes and not view.stops:
+            if not (view.shapes or view.stops or (view.queueing and view.held)):
                 return view.next_due_ms
             planned = await asyncio.to_thread(plan, view, self._memory)
             if not planned.actions:
