@@ -3,10 +3,14 @@
  * STAND_IN_FAIL makes the start fail, STAND_IN_OLD leaves out what older drivers don't have.
  * STAND_IN_PID, or the number in the file STAND_IN_PID_FILE, is who computes on device 0;
  * STAND_IN_BUSY is how busy, in percent.
+ * STAND_IN_GPUS="NAME,GIB,COUNT" makes plain devices of one kind instead, which nobody uses.
+ * STAND_IN_HEALTH names a file with lines `INDEX WHAT NUMBER`: lost, gone, ecc, rows, recovery, xid;
+ * `0 hang 1` has the start never return, `0 crash 1` kills the process.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define OK 0
 #define UNKNOWN_ERROR 999
@@ -21,10 +25,41 @@ typedef struct { unsigned long long total, free, used; } Memory1;
 typedef struct { unsigned gpu, memory; } Utilisation;
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu, compute; } Process;
 
-static int devices[2] = {0, 1};
+#define GPU_IS_LOST 15
+#define TIMEOUT 10
+typedef struct { void *device; unsigned long long type, data; unsigned gpu, compute; } Event;
+typedef struct {
+    unsigned id, scope; long long at, latency; unsigned type, status; unsigned long long value;
+} Field;
+typedef struct { char legacy[16]; unsigned numbers[5]; char id[32]; } Pci;
+
+static int devices[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 static int is_open = 0;
+static long xids_told = 0;
+
+static char kind[64];
+static int gib, made;
+static int is_plain(void) {
+    const char *said = getenv("STAND_IN_GPUS");
+    return said && sscanf(said, "%63[^,],%d,%d", kind, &gib, &made) == 3;
+}
+/* What the file says of a device; -1 if nothing. Of several lines the one after `skip` others. */
+static long long health(int index, const char *what, long skip) {
+    const char *path = getenv("STAND_IN_HEALTH");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    long long number, found = -1;
+    char word[32];
+    int at;
+    if (!file) return -1;
+    while (fscanf(file, "%d %31s %lld", &at, word, &number) == 3)
+        if (at == index && !strcmp(word, what) && skip-- == 0) found = number;
+    fclose(file);
+    return found;
+}
 
 int nvmlInit_v2(void) {
+    if (health(0, "hang", 0) > 0) for (;;) pause();
+    if (health(0, "crash", 0) > 0) abort();
     if (getenv("STAND_IN_FAIL")) return DRIVER_NOT_LOADED;
     is_open = 1;
     return OK;
@@ -39,17 +74,19 @@ int nvmlSystemGetDriverVersion(char *text, unsigned length) {
 }
 int nvmlDeviceGetCount_v2(unsigned *count) {
     if (!is_open) return UNKNOWN_ERROR;
-    *count = 3;
+    *count = is_plain() ? (unsigned)made : 3;
+    if (health(0, "gone", 0) > 0) *count -= 1;
     return OK;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
-    if (index > 1) return UNKNOWN_ERROR;
+    if (index >= (is_plain() ? (unsigned)made : 2)) return UNKNOWN_ERROR;
+    if (health((int)index, "lost", 0) > 0) return GPU_IS_LOST;
     *device = &devices[index];
     return OK;
 }
 static int number(void *device) { return *(int *)device; }
 int nvmlDeviceGetName(void *device, char *text, unsigned length) {
-    snprintf(text, length, number(device) ? "Test H100" : "Test RTX");
+    snprintf(text, length, "%s", is_plain() ? kind : number(device) ? "Test H100" : "Test RTX");
     return OK;
 }
 int nvmlDeviceGetUUID(void *device, char *text, unsigned length) {
@@ -59,9 +96,9 @@ int nvmlDeviceGetUUID(void *device, char *text, unsigned length) {
 int nvmlDeviceGetMemoryInfo_v2(void *device, Memory2 *memory) {
     if (getenv("STAND_IN_OLD")) return NOT_SUPPORTED;
     if (memory->version != (sizeof(Memory2) | 2 << 24)) return INVALID_ARGUMENT;
-    memory->total = 24 * GIB;
+    memory->total = (is_plain() ? gib : 24) * GIB;
     memory->reserved = GIB / 2;
-    memory->used = (number(device) + 1) * GIB;
+    memory->used = is_plain() ? 0 : (number(device) + 1) * GIB;
     memory->free = memory->total - memory->reserved - memory->used;
     return OK;
 }
@@ -78,7 +115,7 @@ int nvmlDeviceGetUtilizationRates(void *device, Utilisation *rates) {
     return OK;
 }
 int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
-    if (!number(device)) return NOT_SUPPORTED;
+    if (is_plain() || !number(device)) return NOT_SUPPORTED;
     *current = *pending = 1;
     return OK;
 }
@@ -93,6 +130,7 @@ int nvmlDeviceGetDisplayActive(void *device, unsigned *active) {
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Process *table) {
     unsigned there = number(device) ? 100 : 1;
+    if (is_plain()) there = getenv("STAND_IN_PID_FILE") && !number(device);
     if (*count < there) { *count = there; return INSUFFICIENT_SIZE; }
     for (unsigned i = 0; i < there; i++) {
         table[i] = (Process){4000000 + i, GIB / 4, 0, 0};
@@ -109,8 +147,54 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Proce
     return OK;
 }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *device, unsigned *count, Process *table) {
-    if (number(device)) { *count = 0; return OK; }
+    if (is_plain() || number(device)) { *count = 0; return OK; }
     table[0] = (Process){4100000, ~0ULL, 0, 0};
     *count = 1;
+    return OK;
+}
+int nvmlDeviceGetTotalEccErrors(
+    void *device, unsigned which, unsigned since, unsigned long long *errors) {
+    long long told = health(number(device), "ecc", 0);
+    if (which != 1 || since != 0) return INVALID_ARGUMENT;
+    if (told < 0) return NOT_SUPPORTED;
+    *errors = (unsigned long long)told;
+    return OK;
+}
+int nvmlDeviceGetRemappedRows(
+    void *device, unsigned *corrected, unsigned *not, unsigned *pending, unsigned *failed) {
+    long long told = health(number(device), "rows", 0);
+    if (told < 0) return NOT_SUPPORTED;
+    *corrected = *not = *pending = 0;
+    *failed = (unsigned)told;
+    return OK;
+}
+int nvmlDeviceGetFieldValues(void *device, int count, Field *fields) {
+    long long told = health(number(device), "recovery", 0);
+    if (count != 1 || fields->id != 230) return INVALID_ARGUMENT;
+    fields->status = told < 0 ? NOT_SUPPORTED : OK;
+    fields->value = told < 0 ? 0 : (unsigned long long)told;
+    return OK;
+}
+int nvmlDeviceGetPciInfo_v3(void *device, Pci *pci) {
+    memset(pci, 0, sizeof *pci);
+    snprintf(pci->id, sizeof pci->id, "00000000:%02X:00.0", 0x3B + number(device));
+    return OK;
+}
+int nvmlEventSetCreate(void **events) {
+    if (getenv("STAND_IN_OLD")) return NOT_SUPPORTED;
+    *events = &xids_told;
+    return OK;
+}
+int nvmlEventSetFree(void *events) { (void)events; return OK; }
+int nvmlDeviceRegisterEvents(void *device, unsigned long long which, void *events) {
+    (void)device;
+    return events == &xids_told && which == 8 ? OK : NOT_SUPPORTED;
+}
+int nvmlEventSetWait_v2(void *events, Event *event, unsigned wait_ms) {
+    long long told = health(0, "xid", xids_told);
+    (void)wait_ms;
+    if (events != &xids_told || told < 0) return TIMEOUT;
+    xids_told++;
+    *event = (Event){&devices[0], 8, (unsigned long long)told, ~0U, ~0U};
     return OK;
 }

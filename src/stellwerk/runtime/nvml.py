@@ -1,7 +1,8 @@
 """Reads GPUs through NVIDIA's management library, where the driver brought it.
 
 A function the driver doesn't know, or doesn't allow, gives null for its value and nothing else.
-`STELLWERK_NVML_LIBRARY` names another library than the driver's.
+`STELLWERK_NVML_LIBRARY` names another library than the driver's. What its figures say about a
+device's health is for others to judge.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Optional
 
 from .files import JSONObject
 from .processes import run_of
+from .xids import Xids
 
 try:
     import ctypes
@@ -22,12 +24,21 @@ except ImportError:
 _DEFAULT_LIBRARY = "libnvidia-ml.so.1"
 _TEXT_BYTES = 96
 _INSUFFICIENT_SIZE = 7
+_GPU_IS_LOST = 15
+_UNCORRECTED = 1
+_SINCE_DRIVER_LOADED = 0
+_RECOVERY_ACTION = 230
+_PCI_BYTES = 68
+_PCI_ID_AT = 36
 _UNKNOWN = (1 << 64) - 1
 _PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
 
 
-def devices() -> JSONObject:
-    """All GPUs as they are now: `{gpus, gpu_driver, gpu_trouble}`. Memory in bytes."""
+def devices(xids: Optional[Xids] = None) -> JSONObject:
+    """All GPUs as they are now: `{gpus, gpu_driver, gpu_trouble}`. Memory in bytes.
+
+    With ``xids`` those errors are told too that it has heard of.
+    """
     if not _CAN_LOAD:
         return _nothing("this Python can't load libraries (it was built without ctypes)")
     name = os.environ.get("STELLWERK_NVML_LIBRARY") or _DEFAULT_LIBRARY
@@ -41,9 +52,16 @@ def devices() -> JSONObject:
         return _nothing(f"the NVIDIA driver doesn't answer: {trouble}")
     try:
         gpus = [nvml.describe(index) for index in range(nvml.count())]
+        if xids is not None:
+            xids.look(library, gpus)
         return {"gpus": gpus, "gpu_driver": nvml.driver_version(), "gpu_trouble": None}
     finally:
         nvml.close()
+
+
+def unseen(why: str) -> JSONObject:
+    """As `devices`, where the driver can't be asked: it isn't known what it would say."""
+    return {**_nothing(why), "gpu_driver_broken": True}
 
 
 def _nothing(why: str) -> JSONObject:
@@ -96,6 +114,8 @@ class _Nvml:
         status = self._call(
             "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device)
         )
+        if status == _GPU_IS_LOST:
+            return {"index": index, "lost": True, "trouble": "it is lost from the bus"}
         if status != 0:
             return {"index": index, "trouble": f"the driver refuses this device (error {status})"}
         utilisation = self._numbers("nvmlDeviceGetUtilizationRates", device, 2, together=True)
@@ -112,8 +132,52 @@ class _Nvml:
             "mig": bool(mig[0]) if mig else False,
             "display_active": bool(display[0]) if display else None,
             "processes": self._processes(device),
+            **self._health(device),
             "trouble": None,
         }
+
+    def _health(self, device: Any) -> JSONObject:
+        """What the driver says of errors; null where it says nothing."""
+        rows = (ctypes.c_uint * 4)()
+        places = [ctypes.byref(rows, ctypes.sizeof(ctypes.c_uint) * i) for i in range(4)]
+        told = self._call("nvmlDeviceGetRemappedRows", device, *places)
+        errors = ctypes.c_ulonglong()
+        counted = self._call(
+            "nvmlDeviceGetTotalEccErrors",
+            device,
+            ctypes.c_uint(_UNCORRECTED),
+            ctypes.c_uint(_SINCE_DRIVER_LOADED),
+            ctypes.byref(errors),
+        )
+        pci = ctypes.create_string_buffer(_PCI_BYTES)
+        located = self._call("nvmlDeviceGetPciInfo_v3", device, pci)
+        return {
+            "lost": _GPU_IS_LOST in (told, counted, located),
+            "ecc_uncorrected": errors.value if counted == 0 else None,
+            "rows_failed": bool(rows[3]) if told == 0 else None,
+            "recovery_action": self._recovery_action(device),
+            "pci": pci.raw[_PCI_ID_AT:].partition(b"\0")[0].decode() if located == 0 else None,
+        }
+
+    def _recovery_action(self, device: Any) -> Optional[int]:
+        """What the driver asks for: 0 nothing, 1 a reset, 2 a restart, 3 and 4 to be drained."""
+
+        class Field(ctypes.Structure):
+            _fields_ = (
+                ("field", ctypes.c_uint),
+                ("scope", ctypes.c_uint),
+                ("timestamp", ctypes.c_longlong),
+                ("latency_us", ctypes.c_longlong),
+                ("type", ctypes.c_uint),
+                ("status", ctypes.c_uint),
+                ("value", ctypes.c_ulonglong),
+            )
+
+        asked = Field(field=_RECOVERY_ACTION)
+        status = self._call(
+            "nvmlDeviceGetFieldValues", device, ctypes.c_int(1), ctypes.byref(asked)
+        )
+        return int(asked.value & 0xFFFFFFFF) if status == 0 and asked.status == 0 else None
 
     def _text(self, function: str, device: Any) -> Optional[str]:
         text = ctypes.create_string_buffer(_TEXT_BYTES)

@@ -12,6 +12,7 @@ from typing import Optional
 
 from . import cgroups, claims, images, namespaces, nvml, system
 from .files import JSONObject
+from .xids import Xids
 
 _TOOLS = (
     "apptainer",
@@ -28,8 +29,14 @@ _TOOLS = (
 )
 
 
-def probe(root: str) -> JSONObject:
-    """All facts of this machine, as they are now. Sizes in bytes."""
+def probe(root: str, xids: Optional[Xids] = None, no_gpus: str = "") -> JSONObject:
+    """All facts of this machine, as they are now. Sizes in bytes.
+
+    ``xids`` remembers what was seen of GPUs; ``no_gpus`` says why they aren't looked at.
+    """
+    seen = nvml.unseen(no_gpus) if no_gpus else nvml.devices(xids)
+    if xids is not None:
+        seen = xids.told(seen)
     disk = shutil.disk_usage(root)
     memory = _memory()
     no_namespaces = namespaces.trouble()
@@ -57,7 +64,7 @@ def probe(root: str) -> JSONObject:
         "namespaces": no_namespaces is None,
         "namespaces_trouble": no_namespaces,
         "claims": claims.of_others(root),
-        **nvml.devices(),
+        **seen,
     }
 
 

@@ -1,7 +1,8 @@
 """Asks for the facts of the machine in a process of its own, which a driver or disk may hang.
 
 The process is forked at the first question, answers until nobody asks for two minutes, and is
-killed when it doesn't come back.
+killed when it doesn't come back. As it is mostly the driver of a GPU that hangs or crashes, the
+next process then leaves GPUs out, for some minutes: the rest of the machine is known all the same.
 """
 
 from __future__ import annotations
@@ -16,11 +17,21 @@ from typing import Optional
 from .files import JSONObject, to_json
 from .loop import Loop
 from .probe import probe
-from .system import close_descriptors, die_with_parent
+from .system import close_descriptors, die_with_parent, monotonic_ms
 from .telling import LineReader
+from .xids import Xids
 
-_LIMIT_MS = 20_000
+GPU_LIMIT_ENV = "STELLWERK_PROBE_LIMIT_MS"
+_LIMIT_MS = int(os.environ.get(GPU_LIMIT_ENV) or 10_000)
+_WITHOUT_GPUS_MS = 300_000
 _IDLE_S = 120.0
+_WHOLE, _HUNG, _DIED = b"?", b"h", b"d"
+_RESTART = "restart the machine; `nvidia-smi` and the kernel's log may tell more"
+_WHY_NO_GPUS = {
+    _WHOLE: "",
+    _HUNG: f"the NVIDIA driver hangs: it gave no answer within {_LIMIT_MS / 1000:g} s; {_RESTART}",
+    _DIED: f"the NVIDIA driver is broken: its library crashed when it was asked; {_RESTART}",
+}
 Answer = Callable[[JSONObject], None]
 
 
@@ -34,12 +45,19 @@ class Prober:
         self._questions = -1
         self._answers: Optional[LineReader] = None
         self._waiting: list[Answer] = []
+        self._question_now = _WHOLE
+        self._whole_again_at = 0
 
     def ask(self, answer: Answer) -> None:
         """Probe, and call back with `{ok, facts}` or `{error}`."""
         self._waiting.append(answer)
         if len(self._waiting) > 1:
             return
+        if monotonic_ms() >= self._whole_again_at:
+            self._question_now = _WHOLE
+        self._begin()
+
+    def _begin(self) -> None:
         try:
             self._question()
         except OSError as error:
@@ -53,12 +71,12 @@ class Prober:
         if self._pid is None:
             self._fork()
         try:
-            os.write(self._questions, b"?")
+            os.write(self._questions, self._question_now)
         except OSError:
             # It left because nobody had asked for long.
             self._drop()
             self._fork()
-            os.write(self._questions, b"?")
+            os.write(self._questions, self._question_now)
 
     def _fork(self) -> None:
         opened: list[int] = []
@@ -94,10 +112,10 @@ class Prober:
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
         self._drop()
-        message = (
-            f"the machine could not be probed within {_LIMIT_MS // 1000} s: a driver or disk hangs"
-        )
-        self._reply({"error": {"code": "probe_hangs", "message": message}})
+        if not self._without_gpus(_HUNG):
+            seconds = f"{_LIMIT_MS / 1000:g} s"
+            message = f"the machine could not be probed within {seconds}: a disk or driver hangs"
+            self._reply({"error": {"code": "probe_hangs", "message": message}})
 
     def child_ended(self, pid: int) -> None:
         """The agent reaped a child: was it the one that probes?"""
@@ -105,9 +123,18 @@ class Prober:
             if self._answers is not None:
                 self._take(self._answers)
             self._drop()
-            if self._waiting:
+            if self._waiting and not self._without_gpus(_DIED):
                 message = "the process that probes the machine died: a driver is broken"
                 self._reply({"error": {"code": "probe_died", "message": message}})
+
+    def _without_gpus(self, why: bytes) -> bool:
+        """Asks once more, and leaves out what has probably spoilt it; False if it was left out."""
+        if self._question_now != _WHOLE:
+            return False
+        self._question_now = why
+        self._whole_again_at = monotonic_ms() + _WITHOUT_GPUS_MS
+        self._begin()
+        return True
 
     def _drop(self) -> None:
         self._pid = None
@@ -126,8 +153,9 @@ def _answer_questions(questions: int, answer: int, root: str) -> None:
             signal.signal(number, signal.SIG_DFL)
         close_descriptors(questions, answer)
         die_with_parent()
-        while select.select([questions], [], [], _IDLE_S)[0] and os.read(questions, 1):
-            facts = memoryview(to_json(probe(root)) + b"\n")
+        xids = Xids(os.path.join(root, "gpus.json"))
+        while select.select([questions], [], [], _IDLE_S)[0] and (asked := os.read(questions, 1)):
+            facts = memoryview(to_json(probe(root, xids, _WHY_NO_GPUS[asked])) + b"\n")
             while facts:
                 facts = facts[os.write(answer, facts) :]
     finally:
