@@ -353,6 +353,10 @@ _SPECS: dict[str, _Spec] = {
         lambda _env, _so_far: 10 * 2**30,
         is_number=True,
     ),
+    "interactive_idle_limit": _Spec(
+        "when a `stw run --shell` ends that nobody uses: 30m; 0 never",
+        lambda _env, _so_far: "1h",
+    ),
     "admins": _Spec(
         "who may do everything on a shared server, beside its user and root: ben, @wheel",
         lambda _env, _so_far: "",
@@ -379,6 +383,13 @@ _SPECS: dict[str, _Spec] = {
     "keep_outputs_bytes": _amount("beyond this the oldest results go; 0 for any amount", 0),
     "keep_checkpoints_days": _amount("how long checkpoints of them are kept; 0 for ever", 0),
     "keep_checkpoints_bytes": _amount("beyond this the oldest of these go; 0 for any amount", 0),
+    "checkpoint_home": _Spec(
+        "where checkpoints are copied to that follow their job from machine to machine",
+        lambda _env, so_far: os.path.join(str(so_far["home"].value), "checkpoint-home"),
+        is_path=True,
+    ),
+    "checkpoint_home_bytes": _amount("what it may take; 0 for any amount", 0),
+    "checkpoint_copy_bytes_s": _amount("how fast each job's are copied there; 0 as it goes", 0),
     "keep_workloads_days": _amount("how long ended workloads stay in the lists; 0 for ever", 0),
     "keep_decisions_days": _amount("how long decisions stay that nothing refers to any more", 30),
     "keep_commands_days": _amount("how long a repeated request is known as the same one", 7),

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
+from stellwerk.client.checkpoints import Checkpoint
 from stellwerk.core.model.decisions import QuotaSaid
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.gates import ArrayPart
@@ -250,6 +251,7 @@ class Show(Headline, kw_only=True):
     timeline: list[Moment] = []
     seq: int = 0
     wishes: list[str] = []
+    checkpoint: Checkpoint | None = None
 
 
 class ShortfallView(Struct):

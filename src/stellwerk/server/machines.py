@@ -34,6 +34,7 @@ from stellwerk.server.machine_models import AddCluster, HostLeft, Looked, SshClu
 from stellwerk.server.services import Services
 
 if TYPE_CHECKING:
+    from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
     from stellwerk.drivers.ssh.driver import SshDriver
     from stellwerk.drivers.ssh.joined import JoinedDriver
     from stellwerk.server.joining import Doorman
@@ -78,6 +79,7 @@ class Machines:
         self._changing = asyncio.Lock()
         self._kept: dict[str, Kept] = {}
         self._drivers: dict[str, SshDriver] = {}
+        self.checkpoint_home: CheckpointHome | None = None
         self.tokens = JoinTokens(home)
         self.join_url = ""
         self._doorman: Doorman | None = None
@@ -111,6 +113,7 @@ class Machines:
             blobs=self._blobs,
             now_ms=self._now_ms,
         )
+        driver.checkpoint_home = self.checkpoint_home
         return driver
 
     def all(self) -> list[SshCluster]:

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from stellwerk.core.model.gates import ArrayPart
 from stellwerk.core.model.reasons import RenderedReason
+from stellwerk.server.checkpoint_models import CheckpointView
 from stellwerk.server.telemetry_views import MetricView, UsageView
 from stellwerk.server.waiting_models import HolderView
 
@@ -256,6 +257,7 @@ class Show(Headline, frozen=True, kw_only=True):
     timeline: list[Moment]
     seq: int
     wishes: list[str] = []
+    checkpoint: CheckpointView | None = None
 
 
 class ShortfallView(msgspec.Struct, frozen=True):

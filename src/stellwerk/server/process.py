@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from stellwerk.server.lock import HomeLock
 if TYPE_CHECKING:
     from socket import socket
 
+    from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
     from stellwerk.engine.loop import Engine
     from stellwerk.server.machines import Machines
     from stellwerk.server.services import Services
@@ -228,6 +229,7 @@ async def _begin(
         home=Path(settings.home), socket_dir=Path(settings.socket).parent, blobs=store.blobs
     )
     over_ssh = Machines(Path(settings.home), store.blobs, clock.now_ms)
+    over_ssh.checkpoint_home = local.checkpoint_home = _checkpoint_home(settings, clock.now_ms)
     people = people_of(settings, own_uid(), options.socket_group)
     several = people.shared or _was_shared(settings)
     shared = SharedDriver(local, store.blobs, as_whom(store)) if several else None
@@ -252,7 +254,18 @@ async def _begin(
         belongings=belongings,
     )
     services.hosts = shared
+    services.checkpoint_home = over_ssh.checkpoint_home
     return services, engine, over_ssh
+
+
+def _checkpoint_home(settings: Settings, now_ms: "Callable[[], int]") -> "CheckpointHome":
+    """Where checkpoints are kept that follow their jobs."""
+    from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
+    from stellwerk.drivers.agents.checkpoint_store import CheckpointStore
+
+    root = Path(settings.text("checkpoint_home"))
+    store = CheckpointStore(root, settings.number("checkpoint_home_bytes"))
+    return CheckpointHome(store, now_ms, settings.number("checkpoint_copy_bytes_s"))
 
 
 def _was_shared(settings: Settings) -> bool:

@@ -75,6 +75,7 @@ class Seeing(Struct, frozen=True):
             work_dir=None,
             output_dir=None,
             checkpoint_dir=None,
+            checkpoint=None,
             metrics={},
             timeline=[],
         )

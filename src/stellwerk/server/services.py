@@ -22,6 +22,7 @@ from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state import State
 from stellwerk.core.view import View
+from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
 from stellwerk.drivers.base import DriverError, Folders, Tidies
 from stellwerk.engine.placements import Placements
 from stellwerk.server.belongings import Belongings
@@ -185,6 +186,7 @@ class Services:
         )
         self.callers = Callers()
         self.hosts: Hosts | None = None
+        self.checkpoint_home: CheckpointHome | None = None
         self._background: set[asyncio.Task[None]] = set()
         self.stopping = asyncio.Event()
         self.applying = asyncio.Lock()

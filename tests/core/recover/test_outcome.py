@@ -12,6 +12,7 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.workload import NoticeWhy, Policies, RunEnd
 from stellwerk.core.recover.outcome import (
+    AWAY_IN_A_ROW,
     BACKOFF_FIRST_MS,
     BACKOFF_MOST_MS,
     LOST,
@@ -325,3 +326,21 @@ def test_a_cancel_while_it_waits_between_tries_ends_it() -> None:
     assert hall.state.workloads == {}
     hall.now_ms += BACKOFF_MOST_MS
     assert hall.settle() == []
+
+
+def test_a_job_waits_for_the_machine_that_has_its_checkpoint() -> None:
+    """It is tried again, ever more seldom, then held; it never fails by it, nor is it charged."""
+    end = RunEnd(how="start_refused", message="checkpoint/away: it is on lab/pc1, which is off")
+    _, again = follows(end, retries=3)
+    assert isinstance(again, ev.Requeued)
+    assert (again.not_before_ms, again.charged) == (NOW + BACKOFF_FIRST_MS, False)
+    said = render(again.reason)
+    assert said.sentence == "it is on lab/pc1, which is off; it is tried again after 5 s"
+    runs = tuple(
+        replace(a_run(), end=end if number < AWAY_IN_A_ROW else None)
+        for number in range(1, AWAY_IN_A_ROW + 1)
+    )
+    workload = a_workload(shape=SHAPE, runs=runs)
+    _, held = outcome(workload, runs[-1], end, SHAPE, NOW)
+    assert isinstance(held, ev.Held)
+    assert "stw release" in render(held.reason).remedy

@@ -8,6 +8,7 @@ from stellwerk.cli.render.reasons import in_full
 from stellwerk.cli.render.table import Cell, Column, table
 from stellwerk.cli.render.units import age, clock, duration, plural, size
 from stellwerk.cli.terminal import Terminal
+from stellwerk.client.checkpoints import Checkpoint, Saved
 from stellwerk.client.wire import RunView, Show, Usage
 from stellwerk.core.model.catalogue import WHY_STOPPED
 from stellwerk.core.model.gates import ArrayPart
@@ -56,8 +57,31 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("folder", show.work_dir or ""),
         ("outputs", show.output_dir or ""),
         ("checkpoints", show.checkpoint_dir or ""),
+        ("at home", _at_home(show.checkpoint, now_ms)),
+        ("not there", _not_at_home(show.checkpoint)),
         ("decision", show.decision or ""),
     ]
+
+
+def _at_home(checkpoint: Checkpoint | None, now_ms: int) -> str:
+    """`step-300.pt (step 300), 1.2 GiB, copied 4 min ago from room/pc1`."""
+    if checkpoint is None or checkpoint.at_home is None:
+        return ""
+    when = f"copied {age(checkpoint.home_ms or 0, now_ms)} ago"
+    machines = ", ".join(checkpoint.machines)
+    return f"{_saved(checkpoint.at_home)}, {size(checkpoint.at_home.bytes)}, {when} from {machines}"
+
+
+def _not_at_home(checkpoint: Checkpoint | None) -> str:
+    """What would be lost with its machine, and why it isn't at home."""
+    if checkpoint is None or checkpoint.newer is None:
+        return ""
+    where = f"{_saved(checkpoint.newer)} is on {', '.join(checkpoint.newer_on)} alone"
+    return f"{where}: {checkpoint.trouble}" if checkpoint.trouble else f"{where} as yet"
+
+
+def _saved(one: Saved) -> str:
+    return one.name if one.step is None else f"{one.name} (step {one.step:,})"
 
 
 def _element(element: ArrayPart | None) -> str:

@@ -75,6 +75,12 @@ WAITING = {
         "{cluster} takes nothing new[: {note}][, nor do {others} more]",
         "wait, let it go elsewhere, or `stw cluster resume` takes it back into use",
     ),
+    "gpu_sick": Entry(
+        "capacity",
+        "cluster owner",
+        "GPU {gpu} of {place} gets nothing new: {fault}[, nor do {others} more]",
+        "mend it; it is used again when its driver says so, or by `stw resume {place}`",
+    ),
     "nodes_avoided": Entry(
         "capacity",
         "time",
@@ -108,6 +114,20 @@ WAITING = {
         "it was stopped {times} times in a row and wrote no new checkpoint",
         "write checkpoints to $STELLWERK_CHECKPOINT_DIR, or give it more time to do so with "
         "--checkpoint-grace, then `stw release`",
+    ),
+    "held_checkpoint_away": Entry(
+        "held",
+        "you",
+        "it was tried {times} times: {message}",
+        "bring that machine back, then `stw release`; or `stw cancel` and `stw rerun NAME "
+        "--resume` to go on from the copy at home",
+    ),
+    "checkpoint_away": Entry(
+        "capacity",
+        "cluster owner",
+        "{message}[; it is tried again after {delay_ms}]",
+        "bring that machine back; or `stw cancel` and `stw rerun NAME --resume` to go on from the "
+        "copy at home",
     ),
     "backing_off": Entry(
         "turn",

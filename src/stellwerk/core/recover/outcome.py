@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from stellwerk.core.inventory.gpu_faults import fault_under
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.endings import IDLE
@@ -24,6 +25,10 @@ LOST = {
 LOST_IN_A_ROW = 3
 REFUSED_IN_A_ROW = 3
 NO_PROGRESS_IN_A_ROW = 3
+AWAY_IN_A_ROW = 8
+CHECKPOINT_AWAY = "checkpoint/away"
+"""A start that was refused because the job's newest checkpoint can't be had."""
+
 QUICK_MS = 60_000
 """A run shorter than this got nowhere: a job that asks so again and again is slowed down."""
 
@@ -32,6 +37,9 @@ QUICKLY_LOST_MS = 10 * 60_000
 
 BACKOFF_FIRST_MS = 5_000
 BACKOFF_MOST_MS = 5 * 60_000
+SAID_OF_GPUS_TOO = ("exit_code", "signal", "uncaught_error", "communication", "gpu_not_usable")
+"""What a program says that lost its GPU, among much else: a card that is sick explains it."""
+
 NEVER_RETRIED = ("time_limit", "log_limit", "killed")
 """Ends that another try would only meet again, or that somebody wanted."""
 
@@ -70,6 +78,10 @@ def outcome(
     if end.put_back:
         return _put_back(workload, run, end, now_ms)
     reason = _failure(workload, run, end, shape)
+    if reason.code in SAID_OF_GPUS_TOO:
+        place = next((one for one in clusters if one.name == cluster), None)
+        node, fault = fault_under(place, run.allocation.nodes)
+        reason = Reason("gpu_broken", {"node": node, "line": fault}) if fault else reason
     return reason, _after_failure(workload, run, end, reason, shape, now_ms, clusters)
 
 
@@ -89,6 +101,8 @@ def _after_failure(
         if elsewhere is not None:
             return _move(workload, reason, node, elsewhere, now_ms)
     if end.how == "start_refused":
+        if end.message.startswith(CHECKPOINT_AWAY):
+            return _without_checkpoint(workload, end.message, now_ms)
         return _refused(workload, reason, now_ms)
     retries, most = workload.retries, workload.policies.max_restarts_on_errors
     if end.how in NEVER_RETRIED or retries >= most:
@@ -177,6 +191,25 @@ def _refused(workload: Workload, reason: Reason, now_ms: int) -> Outcome:
         return ev.WorkloadEnded(workload.id, "Failed", reason)
     again = _retry(workload, reason, tries - 1, REFUSED_IN_A_ROW, now_ms)
     return replace(again, charged=False)
+
+
+def _without_checkpoint(workload: Workload, message: str, now_ms: int) -> Outcome:
+    """Waits for the machine that has it, and after some tries for a person.
+
+    It never begins anew by itself, and none of this counts against it.
+    """
+    tries = 1
+    for run in reversed(workload.runs[:-1]):
+        if run.end is None or not run.end.message.startswith(CHECKPOINT_AWAY):
+            break
+        tries += 1
+    said = message.partition(": ")[2]
+    if tries >= AWAY_IN_A_ROW:
+        why = Reason("held_checkpoint_away", {"times": tries, "message": said})
+        return ev.Held(workload.id, why)
+    delay_ms = _backoff_ms(tries - 1)
+    reason = Reason("checkpoint_away", {"message": said, "delay_ms": delay_ms})
+    return ev.Requeued(workload.id, reason, not_before_ms=now_ms + delay_ms)
 
 
 def _retry(

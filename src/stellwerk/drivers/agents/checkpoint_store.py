@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.quantity import show_bytes
 from stellwerk.drivers.base import DriverError, FileThere, Left, Listing, LogChunk, Saved
 from stellwerk.runtime.carrying import Piece
 from stellwerk.runtime.files import RUN_NAME, sync_directory, write_atomically
@@ -120,17 +121,16 @@ class CheckpointStore:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         disk = os.statvfs(self.root)
         free = disk.f_bavail * disk.f_frsize - RESERVE_BYTES
+        more = f"its checkpoint takes {show_bytes(wanted)} more"
         if wanted > free:
             return (
-                f"its checkpoint takes {_size(wanted)} more and the disk of the checkpoint home "
-                f"has {_size(max(0, free))} to give: make room in {self.root}, or name another "
-                "folder with `checkpoint_home`"
+                f"{more} and the disk of the checkpoint home has {show_bytes(max(0, free))} to "
+                f"give: make room in {self.root}, or name another folder with `checkpoint_home`"
             )
         if self._most_bytes and bytes_of(self.root) + wanted > self._most_bytes:
             return (
-                f"its checkpoint takes {_size(wanted)} more, and the checkpoint home may hold "
-                f"{_size(self._most_bytes)}: `stw gc checkpoints` removes those of ended work, "
-                "`checkpoint_home_bytes` allows more"
+                f"{more}, and the checkpoint home may hold {show_bytes(self._most_bytes)}: `stw gc "
+                "checkpoints` removes those of ended work, `checkpoint_home_bytes` allows more"
             )
         return ""
 
@@ -280,13 +280,3 @@ def _read(path: Path, type: type[Kind]) -> Kind | None:
         return msgspec.json.decode(path.read_bytes(), type=type)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
-
-
-def _size(count: int) -> str:
-    """`3.2 GiB`."""
-    value, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"

@@ -8,7 +8,7 @@ import asyncio
 import os
 import platform
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from stellwerk.core.inventory.facts import cluster_of
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Inventory, Report, StartRefused
+from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
+from stellwerk.drivers.agents.checkpoint_places import OwnPlace
 from stellwerk.drivers.agents.conversation import Conversation, check_name
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
@@ -53,6 +55,8 @@ class LocalDriver:
     """This machine, as this user."""
 
     capabilities = Capabilities(start_guarantee="claim file", exec=True)
+    checkpoint_home: CheckpointHome | None = None
+    """Where checkpoints come from that a job has saved on another machine."""
 
     def __init__(
         self, *, home: Path, socket_dir: Path, blobs: BlobReader, cluster: str = ""
@@ -68,6 +72,8 @@ class LocalDriver:
 
     async def open(self) -> None:
         """Connects to the agent, starting it where there is none."""
+        if self.checkpoint_home is not None:
+            self.checkpoint_home.add(self.cluster, OwnPlace(self._home))
         await self._talk.open()
 
     async def close(self) -> None:
@@ -121,6 +127,7 @@ class LocalDriver:
 
     async def _start(self, order: StartOrder) -> None:
         check_name(order.run)
+        more = await self._follow(order)
         # Only what touches the disk is worth the way to another thread and back.
         if order.snapshot or order.mounts or order.setup:
             laid = await asyncio.to_thread(lay_out, order, self._root, self._blobs)
@@ -133,11 +140,21 @@ class LocalDriver:
         if order.resumes:
             spec["resume_from"] = str(self._kept("checkpoints", order.resumes))
         try:
-            await self._talk.start(order, {**spec, **laid.spec})
+            await self._talk.start(order, {**spec, **laid.spec, **more})
         except DriverError as error:
             if error.final:
                 await asyncio.to_thread(laid.take_back)
             raise
+
+    async def _follow(self, order: StartOrder) -> dict[str, Any]:
+        """Brings checkpoints here that the job has saved elsewhere. Raises DriverError.
+
+        A first run has none, and what it saves here is where it would be copied to.
+        """
+        if self.checkpoint_home is None or (order.generation == 1 and not order.resumes):
+            return {}
+        notes = await self.checkpoint_home.prepare(order, [self.cluster])
+        return {"notes": notes} if notes else {}
 
     async def stop(self, order: StopOrder) -> None:
         """Has the agent give notice to a run."""
@@ -219,11 +236,19 @@ class LocalDriver:
 
     async def folders_left(self, kind: Kept) -> Sequence[Left]:
         """Looks through the folders of workloads."""
-        return _left(await asyncio.to_thread(leftovers.folders_left, self._home / kind))
+        left = _left(await asyncio.to_thread(leftovers.folders_left, self._home / kind))
+        if kind != "checkpoints" or self.checkpoint_home is None:
+            return left
+        copies = await asyncio.to_thread(self.checkpoint_home.store.left)
+        sizes = Counter({one.name: one.bytes for one in left})
+        sizes.update({one.name: one.bytes for one in copies})
+        return [Left(name, sizes[name]) for name in sorted(sizes)]
 
     async def remove_folder(self, kind: Kept, workload: str) -> None:
         """Removes one of them."""
         await asyncio.to_thread(leftovers.remove_folder, self._home / kind, workload)
+        if kind == "checkpoints" and self.checkpoint_home is not None:
+            await asyncio.to_thread(self.checkpoint_home.store.remove, workload)
 
     async def strays(self, live: Collection[str], before_ms: int) -> Sequence[Left]:
         """Looks for folders without a run, and for old builds of the runtime."""
