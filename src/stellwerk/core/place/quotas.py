@@ -100,7 +100,6 @@ class Quotas:
         self.closed: dict[str, str] = {}
         self.behind: dict[ShapeId, str] = {}
         self._kept: dict[str, None] = {}
-        self._asked: dict[ShapeId, tuple[int, Asked]] = {}
 
     def door(self, shape: Shape) -> Door | None:
         """Where a shape's work enters; None = no quota binds it."""
@@ -118,8 +117,8 @@ class Quotas:
     def asked(self, queue: QueueState, shape: ShapeView) -> Asked:
         """The offers for a shape now."""
         state = self.quota.state_of(queue)
-        known = self._asked.get(shape.id)
-        if known is not None and known[0] == state:
+        known = self.memory.asked.get(shape.id)
+        if known is not None and known[0] == state and isinstance(known[1], Asked):
             return known[1]
         offers: list[Offer] = []
         verdicts = []
@@ -129,7 +128,7 @@ class Quotas:
             offers += [Offer(index, one) for one in options]
             verdicts.append((index, tuple(said)))
         found = Asked(tuple(offers), tuple(verdicts))
-        self._asked[shape.id] = state, found
+        self.memory.asked[shape.id] = state, found
         return found
 
     def place(self, queue: QueueState, shape: ShapeView) -> Placed | None:

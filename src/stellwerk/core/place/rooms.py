@@ -137,7 +137,8 @@ class Memory:
     ``quota`` is the tree with its usage. ``bound`` says of a shape that quota binds in which state
     of its tree and of the rooms it can't start, and with which head, ``short`` the same where rooms
     don't matter, and ``told_bound`` when nothing new was to be told of it. At ``recheck`` somebody
-    may be stopped for it who is spared; ``now_ms`` is when all this was last asked.
+    may be stopped for it who is spared. ``asked`` is what quota said in which state of its tree,
+    ``now_ms`` when all this was last looked at.
     """
 
     def __init__(self) -> None:
@@ -152,6 +153,7 @@ class Memory:
         self.bound: dict[ShapeId, tuple[int, ...]] = {}
         self.told_bound: dict[ShapeId, tuple[object, ...]] = {}
         self.recheck: dict[ShapeId, int] = {}
+        self.asked: dict[ShapeId, tuple[int, object]] = {}
 
     def placements(self, decided: object) -> None:
         """Takes the decisions about placements: with others, verdicts on whole shapes are void."""
@@ -184,9 +186,10 @@ class Memory:
                 one.whole.forget()
         if len(self.blocked) + len(self.told) > most:
             self.blocked, self.told = {}, {}
-        if len(self.bound) + len(self.told_bound) > most:
+        if len(self.bound) + len(self.told_bound) > most or len(self.asked) > most:
             self.forget_bound()
 
     def forget_bound(self) -> None:
         """Drops what was found for shapes that quota binds."""
         self.bound, self.short, self.told_bound, self.recheck = {}, {}, {}, {}
+        self.asked = {}
