@@ -22,3 +22,4 @@ class Checkpoint(Struct):
     newer: Saved | None = None
     newer_on: list[str] = []
     trouble: str = ""
+    copy_ms: int | None = None

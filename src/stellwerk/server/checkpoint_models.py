@@ -17,7 +17,7 @@ class SavedView(msgspec.Struct, frozen=True):
 class CheckpointView(msgspec.Struct, frozen=True):
     """The newest whole copy at home (`null`: none yet), and what its machine has that isn't there.
 
-    `home_ms` is when the copy was whole, `machines` where it came from, `folder` where it is.
+    `home_ms` is when the copy was whole, after `copy_ms`; `machines` where it came from, `folder` where it is.
     `newer` is on `newer_on` alone; `trouble` says why it isn't copied.
     """
 
@@ -28,6 +28,7 @@ class CheckpointView(msgspec.Struct, frozen=True):
     newer: SavedView | None = None
     newer_on: list[str] = []
     trouble: str = ""
+    copy_ms: int | None = None
 
 
 def checkpoint_view(told: Told | None) -> CheckpointView | None:
@@ -44,4 +45,5 @@ def checkpoint_view(told: Told | None) -> CheckpointView | None:
         newer=newer,
         newer_on=list(told.newer_on),
         trouble=told.trouble,
+        copy_ms=told.took_ms if told.name else None,
     )

@@ -40,6 +40,7 @@ class Told(msgspec.Struct, frozen=True):
     bytes: int = 0
     saved_ms: int = 0
     home_ms: int = 0
+    took_ms: int = 0
     from_nodes: tuple[str, ...] = ()
     folder: str = ""
     newer: Saved | None = None
@@ -378,14 +379,10 @@ class CheckpointHome:
             bytes=last.bytes,
             saved_ms=last.modified_ms,
             home_ms=whole.taken_ms,
+            took_ms=whole.took_ms,
             from_nodes=whole.nodes,
             folder=str(self.store.root / workload),
         )
-
-    def predicted_ms(self, workload: str) -> int:
-        """How long a copy of its newest checkpoint likely takes, as the last one did."""
-        whole = self.store.newest(workload)
-        return whole.took_ms if whole is not None else 0
 
 
 def in_step(held: Sequence[Held]) -> list[list[Piece]] | None:

@@ -94,10 +94,14 @@ class CheckpointStore:
         return _read(self._folder(workload) / "run.json", Running)
 
     def says(self, workload: str, running: Running) -> None:
-        """Writes down which run writes, and how far its copy is."""
+        """Writes down which run writes, and how far its copy is.
+
+        Of a first run it is as well not to know it: then its machines are asked.
+        """
         folder = self._folder(workload)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(str(folder / "run.json"), msgspec.json.encode(running), durable=True)
+        content, durable = msgspec.json.encode(running), running.generation > 1 or running.final
+        write_atomically(str(folder / "run.json"), content, durable=durable)
 
     def newest(self, workload: str) -> Whole | None:
         """The newest whole copy of a workload whose content is all there."""

@@ -80,6 +80,8 @@ class FollowsJobs(ReadsMachines):
             return {"notes": [note]} if note else {}
         names = [f"{self.cluster}/{node}" for node in nodes]
         notes = await self.checkpoint_home.prepare(order, names)
+        if len(nodes) > 1 and not notes:
+            notes = list(filter(None, [await self.left_behind(order)]))
         return {"notes": notes} if notes else {}
 
     async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
