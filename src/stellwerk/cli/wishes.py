@@ -45,6 +45,7 @@ OVERRIDES = (
     "gpu_memory",
     "time_limit",
     "checkpoint_grace",
+    "idle_limit",
 )
 
 
@@ -112,6 +113,7 @@ _OPTIONS = (
     click.option("--gpu-memory", metavar="12Gi", help="Share a GPU: this much of its memory."),
     click.option("--time-limit", metavar="2h", help="Stopped, with notice, after this time."),
     click.option("--checkpoint-grace", metavar="90s", help="Time to save when it must stop."),
+    click.option("--idle-limit", metavar="1h", help="Ended once nobody used it for so long."),
     click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable."),
     click.option(
         "--env-file",
@@ -146,8 +148,8 @@ def task_options(command: Any) -> Any:
     return command
 
 
-def wish_of(file: str | None, flags: dict[str, Any], outcome: str) -> Wish:
-    """What was typed, as a wish; either a file or a command after `--`.
+def wish_of(file: str | None, flags: dict[str, Any], outcome: str, text: str = "") -> Wish:
+    """What was typed, as a wish; either a file or a command after `--`, or else a `text`.
 
     Ends the command where something of it is wrong, and says everything that is, also in the file;
     `outcome` says what came of it.
@@ -155,11 +157,12 @@ def wish_of(file: str | None, flags: dict[str, Any], outcome: str) -> Wish:
     context = click.get_current_context()
     problems: list[Problem] = [*context.meta.get(PROBLEMS, ())]
     argv: list[str] | None = context.meta.get(ARGV)
-    unclear = _what_is_meant(context, file, argv)
+    unclear = [] if text else _what_is_meant(context, file, argv)
     problems += unclear
     overrides, env = flags_of(flags, problems)
     wish = Wish(
         file=file,
+        text=text or None,
         argv=None if argv is None else tuple(argv),
         overrides=overrides,
         env=env,

@@ -16,6 +16,7 @@ from stellwerk.core.describe.fields import Reader, amount, did_you_mean, filled_
 from stellwerk.core.describe.infra import Where, infra
 from stellwerk.core.describe.names import task_name
 from stellwerk.core.describe.nodes import Node, Report
+from stellwerk.core.describe.shells import as_shell
 from stellwerk.core.model.devices import NamedAccelerator
 from stellwerk.core.model.quantity import parse_cpus, parse_memory
 from stellwerk.core.model.task import Choice, Dag, ResourceRequest, Task
@@ -37,6 +38,8 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     time_limit: str = ""
     checkpoint_grace: str = ""
     idle_limit: str = ""
+    shell: str = ""
+    """Not its `run`, but a shell in its place, with this idle limit where the task has none."""
     unknown: tuple[str, ...] = ()
 
     @classmethod
@@ -63,8 +66,13 @@ def apply_overrides(report: Report, task: Task | Dag, flags: Overrides) -> Task 
     read = _Flags(report, flags)
     if isinstance(task, Dag):
         tasks = tuple(_applied(one, read, {}) for one in task.tasks)
-        return structs.replace(task, name=read.named.get("name", task.name), tasks=tasks)
-    return _applied(task, read, read.named)
+        name = read.named.get("name", task.name)
+        changed: Task | Dag = structs.replace(task, name=name, tasks=tasks)
+    else:
+        changed = _applied(task, read, read.named)
+    if flags.shell:
+        return as_shell(report, changed, flags.shell, read.named.get("name", ""))
+    return changed
 
 
 class _Flags:
