@@ -73,7 +73,7 @@ def test_priority_drains_and_ends_move_others() -> None:
     ("words", "told"),
     [
         (["team", "std", "cpu"], "`cpu` is no RESOURCE=N"),
-        (["teem", "std", "cpu=1"], "ClusterQueue or Cohort `teem`; did you mean `team`?"),
+        (["teem", "std", "cpu=1"], "there is no ClusterQueue or Cohort `teem`; did you mean"),
         (["team", "st", "cpu=1"], "team has no quota of `st cpu`; did you mean `std cpu`?"),
         (["lab", "st", "cpu=1"], "there is no flavor `st`; did you mean `std`?"),
         (["team", "std", "cpu=x"], "x"),

@@ -53,3 +53,27 @@ def test_changes_are_told_and_not_made(stage: Stage) -> None:
     assert ask(stage, status=422)["code"] == "if/change"
     assert ask(stage, "cancel nobody", status=404)["code"] == "find/workload"
     assert stage.phase(names[2]) == "Pending"
+
+
+def test_how_waiting_work_stands_and_who_holds_what_it_lacks(stage: Stage) -> None:
+    """Explained with place, contenders and ways in; the line has every reason and the holders."""
+    apply(stage, TEAM)
+    work = [submit(stage) for _ in range(4)]
+    names = [one["name"] for one in work]
+    for one in work[:2]:
+        stage.started(one["id"])
+    stage.until(lambda: stage.phase(names[3]) == "Pending", "it waits")
+    told = stage.get(f"/v1/workloads/{names[3]}/explain").json["standing"]
+    assert (told["queue"], told["place"], told["waiting"]) == ("team", 2, 2)
+    assert told["ahead_wants"] == {"cpu": "1"}
+    assert told["narrow"][0]["available"] == "0"
+    assert {one["name"] for one in told["contenders"]} == {*names[:2]}
+    assert "withinClusterQueue: Never" in told["contenders"][0]["why"]
+    [quota, end] = stage.get(f"/v1/workloads/{names[2]}/explain").json["standing"]["ways"][::-1]
+    assert quota["change"] == "quota team here cpu=+1"
+    assert end["change"] == f"cancel {names[0]}"
+    assert ask(stage, end["change"])["items"][0]["name"] == names[2]
+    items = stage.get("/v1/queueing/line").json["items"]
+    assert [one["id"] for one in items] == [one["id"] for one in work[2:]]
+    assert items[0]["reasons"][0]["code"] == "queue_quota"
+    assert set(items[0]["held_by"]) == {*names[:2]}

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from stellwerk.client.requests import Requests
+from stellwerk.core.model.reasons import RenderedReason
 
 
 class FieldOf(Struct):
@@ -160,6 +161,23 @@ class Quota(Struct):
     seq: int = 0
 
 
+class LineItem(Struct):
+    """One that waits: every reason, its ClusterQueue, who holds what it lacks."""
+
+    id: str
+    reasons: list[RenderedReason] = []
+    held_by: list[str] = []
+    more_holders: int = 0
+    queue: str = ""
+
+
+class Line(Struct):
+    """The first in line."""
+
+    items: list[LineItem] = []
+    seq: int = 0
+
+
 class QueueingCalls(Requests):
     """Each endpoint about queueing as a method."""
 
@@ -185,6 +203,11 @@ class QueueingCalls(Requests):
     def cluster_queues(self) -> tuple[QueueRow, ...]:
         """How work stands in each ClusterQueue."""
         return tuple(self._get("/v1/queueing/queues", QueueRows).items)
+
+    def line(self, *names: str) -> tuple[LineItem, ...]:
+        """Every reason of what waits, and who holds what it lacks: of these, or the first."""
+        query = urlencode([("workload", name) for name in names])
+        return tuple(self._get(f"/v1/queueing/line?{query}", Line).items)
 
     def quota(self, name: str = "") -> tuple[QuotaRow, ...]:
         """The quota trees; with a name, the way to that queue or cohort and what is below it."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 from msgspec import Struct
 
 from stellwerk.client.checkpoints import Checkpoint
+from stellwerk.client.standing import Standing
 from stellwerk.core.model.decisions import QuotaSaid
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.gates import ArrayPart
@@ -329,6 +330,7 @@ class Explained(Struct):
     current: DecisionView | None = None
     passed_until_ms: int | None = None
     wishes: list[str] = []
+    standing: Standing | None = None
 
 
 class EventRecord(Struct):

@@ -20,6 +20,7 @@ from stellwerk.core.view import View
 
 STARTS, STOPS = "starts now", "is stopped"
 NEXT = "waits for its turn"
+WHEN_ROOM = "starts when there is room"
 
 
 class Outcome(Struct, frozen=True):
@@ -92,7 +93,7 @@ def outcomes_of(view: View) -> dict[WorkloadId, Outcome]:
             case ClaimRoom() if action.claim is not None:
                 count = len(action.stops)
                 why = f"{count} running {'workload makes' if count == 1 else 'workloads make'} room"
-                found[action.workload] = Outcome("starts when there is room", why)
+                found[action.workload] = Outcome(WHEN_ROOM, why)
                 for stop in action.stops:
                     found[stop.workload] = _stopped(stop)
             case StopRun():

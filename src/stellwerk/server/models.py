@@ -12,7 +12,7 @@ from stellwerk.core.model.gates import ArrayPart
 from stellwerk.core.model.reasons import RenderedReason
 from stellwerk.server.checkpoint_models import CheckpointView
 from stellwerk.server.telemetry_views import MetricView, UsageView
-from stellwerk.server.waiting_models import HolderView
+from stellwerk.server.waiting_models import HolderView, StandingView
 
 Kind = Literal["task", "sbatch", "argv"]
 Until = Literal["ended", "running"]
@@ -371,6 +371,7 @@ class Explain(msgspec.Struct, frozen=True):
     current: DecisionView | None = None
     passed_until_ms: int | None = None
     wishes: list[str] = []
+    standing: StandingView | None = None
 
 
 class EventView(msgspec.Struct, frozen=True):

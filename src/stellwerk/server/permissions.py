@@ -78,6 +78,7 @@ RULES: dict[str, Rule] = {
     "POST /v1/fleet/apply": _GOVERN,
     "GET /v1/queueing/objects": _LOOK,
     "POST /v1/queueing/objects/delete": _GOVERN,
+    "GET /v1/queueing/line": Rule("look", within=True),
     "GET /v1/queueing/queues": _LOOK,
     "GET /v1/queueing/quota": _LOOK,
     "POST /v1/whatif": _EACH,

@@ -17,6 +17,7 @@ from stellwerk.server import models
 from stellwerk.server.people import Caller, People, refusal
 from stellwerk.server.policy import Refused, may_have_priority, sees
 from stellwerk.server.services import Services
+from stellwerk.server.waiting_models import StandingView
 
 AnyRequest = Request[Any, Any, Any]
 Head = TypeVar("Head", bound=models.Headline)
@@ -80,11 +81,21 @@ class Seeing(Struct, frozen=True):
             timeline=[],
         )
 
+    def _standing(self, found: models.Explain) -> StandingView | None:
+        one = found.standing
+        if one is None or not self.is_own_only or self.sees_all:
+            return one
+        seen = [each for each in one.contenders if self.how(each.owner) != "nothing"]
+        more = one.more_contenders + len(one.contenders) - len(seen)
+        hidden = [each.name for each in one.contenders if each not in seen]
+        ways = [each for each in one.ways if each.change.removeprefix("cancel ") not in hidden]
+        return replace(one, contenders=seen, more_contenders=more, ways=ways)
+
     def explain(self, found: models.Explain, owner: str) -> models.Explain:
         """Why something is where it is; of others that hold room it may be only their number."""
         holders = [one for one in found.holders if self.how(one.owner) != "nothing"]
         more = found.more_holders + len(found.holders) - len(holders)
-        found = replace(found, holders=holders, more_holders=more)
+        found = replace(found, holders=holders, more_holders=more, standing=self._standing(found))
         if self.how(owner) == "all":
             return found
         return replace(found, reasons=[one for one in found.reasons if one.tier != "ended"])

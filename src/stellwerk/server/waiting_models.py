@@ -2,6 +2,8 @@
 
 import msgspec
 
+from stellwerk.core.model.reasons import RenderedReason
+
 
 class HolderView(msgspec.Struct, frozen=True):
     """Who holds some of what another waits for; when it likely ends, and when at the latest, `null`
@@ -17,3 +19,70 @@ class HolderView(msgspec.Struct, frozen=True):
     likely_ms: int | None
     latest_ms: int | None
     passed: bool = False
+
+
+class NarrowView(msgspec.Struct, frozen=True):
+    """What is lacking of a flavor's resource, and the level that lets the least through."""
+
+    flavor: str
+    resource: str
+    wanted: str
+    available: str
+    level: str
+
+
+class ContenderView(msgspec.Struct, frozen=True):
+    """A run that holds what is lacking. ``standing``: leaves, may be stopped, not yet (but from
+    ``until_ms`` on), may not be stopped.
+    """
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    priority: int
+    holds: dict[str, str]
+    standing: str
+    why: str
+    until_ms: int | None = None
+
+
+class WayView(msgspec.Struct, frozen=True):
+    """A change that was tried and lets it start: in words that `whatif` takes, and what follows."""
+
+    kind: str
+    change: str
+    then: str
+
+
+class StandingView(msgspec.Struct, frozen=True):
+    """How a waiting workload stands in its queue; ``queue`` "" = no ClusterQueue binds it.
+
+    ``ahead_wants`` is what those before it ask for together, by resource.
+    """
+
+    queue: str
+    place: int
+    waiting: int
+    ahead_wants: dict[str, str]
+    narrow: list[NarrowView] = []
+    contenders: list[ContenderView] = []
+    more_contenders: int = 0
+    ways: list[WayView] = []
+
+
+class LineItem(msgspec.Struct, frozen=True):
+    """One that waits: every reason, its ClusterQueue, and who holds most of what it lacks."""
+
+    id: str
+    reasons: list[RenderedReason]
+    held_by: list[str] = []
+    more_holders: int = 0
+    queue: str = ""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """The first in line."""
+
+    items: list[LineItem]
+    seq: int

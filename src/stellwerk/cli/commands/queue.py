@@ -3,18 +3,30 @@
 import shlex
 from collections.abc import Sequence
 from itertools import count
+from typing import NamedTuple
 
 import click
 
 from stellwerk.cli.completing import complete_queues
 from stellwerk.cli.errors import NOT_FOUND, CommandError
-from stellwerk.cli.output import Output, limit_option, list_options, most_of, write_list
+from stellwerk.cli.output import (
+    Output,
+    limit_option,
+    list_options,
+    most_of,
+    write_lines,
+    write_list,
+)
+from stellwerk.cli.render.standing import queue_lines
 from stellwerk.cli.render.units import plural
 from stellwerk.cli.render.workloads import queue_columns
 from stellwerk.cli.session import NAMES, connect, forecasts, now_ms, parse_labels
 from stellwerk.cli.watching import watched
+from stellwerk.client.ahead import Forecast
 from stellwerk.client.api import Client
 from stellwerk.client.parts import list_query
+from stellwerk.client.queueing import LineItem, QueueRow
+from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import Row
 
 DEFAULT_QUEUE = "default"
@@ -22,7 +34,7 @@ WAITING = {"Pending", "Held"}
 RUNNING = ("Starting", "Dispatched", "SettingUp", "Running", "Stopping")
 
 
-@click.command("queue", epilog="Example: stw queue -o wide")
+@click.command("queue", epilog="Example: stw queue vision -o wide")
 @click.argument("queue", required=False, shell_complete=complete_queues)
 @click.option(
     "-l", "--label", "labels", multiple=True, metavar="KEY=VALUE", help="With this label."
@@ -39,33 +51,41 @@ def command(
     limit: int | None,
     output: Output,
 ) -> None:
-    """List what waits, first in line first, and why."""
+    """List what waits, first in line first, and why, and who holds what it lacks.
+
+    QUEUE is a LocalQueue, or a ClusterQueue with all that lead to it: then its quota stands above.
+    """
     client = connect()
     chosen = parse_labels(labels)
-    query = list_query(phase=sorted(WAITING), queue=queue, in_line=True)
+    doors = doors_of(client, queue) if queue else Doors()
+    several = len(doors.names) > 1
+    wanted = None if several else queue
+    query = list_query(phase=sorted(WAITING), queue=wanted, in_line=True)
     same = [*([queue] if queue else []), *(part for one in labels for part in ("-l", one))]
     same += ["-u", user] if user else []
     most = most_of(limit, output)
 
     def show() -> None:
         # A place counts all that wait: those with a label are chosen only when all have theirs.
-        whole = bool(output.sort or chosen or user)
+        whole = bool(output.sort or chosen or user or several)
         found = client.listing(query, limit=None if whole else most, total=True)
-        if queue and not found.items:
+        if queue and not found.items and doors.row is None:
             _check_queue(client, queue)
-        lines = numbered(waiting_in_order(found.items, queue))
+        lines = numbered(waiting_in_order(found.items, doors.names if several else queue))
         lines = [line for line in lines if chosen.items() <= line[1].labels.items()]
         lines = [line for line in lines if user in {None, line[1].owner}]
         if output.for_people:
+            if doors.row is not None:
+                write_lines(queue_lines(doors.row, client.quota(doors.row.name)))
             write_list(
                 lines,
-                queue_columns(now_ms(), forecasts(client) if lines else {}),
+                queue_columns(now_ms(), *(_ahead(client) if lines else ({}, {}))),
                 output,
                 name=lambda line: line[1].name,
                 empty=_nothing(queue, labels, user),
                 then=_then([row for _, row in lines], _running(client)),
                 most=most,
-                total=len(lines) if chosen or user else found.total,
+                total=len(lines) if chosen or user or several else found.total,
                 rest=shlex.join(["stw", "queue", *same, "--limit", "0"]),
             )
         else:
@@ -78,6 +98,37 @@ def command(
             )
 
     watched(client, show) if watch else show()
+
+
+class Doors(NamedTuple):
+    """The queues that work names to get to what was asked for, and the ClusterQueue behind them."""
+
+    names: tuple[str, ...] = ()
+    row: QueueRow | None = None
+
+
+def doors_of(client: Client, queue: str) -> Doors:
+    """A ClusterQueue of that name, or the one that a LocalQueue leads to."""
+    try:
+        rows = client.cluster_queues()
+    except ApiError:
+        return Doors((queue,))
+    row = next((one for one in rows if one.name == queue), None)
+    if row is not None:
+        short = (key.removeprefix("default/") for key in row.local_queues)
+        return Doors(tuple(dict.fromkeys((queue, *short, *row.local_queues))), row)
+    keys = {queue, f"default/{queue}"}
+    behind = next((one for one in rows if keys & {*one.local_queues}), None)
+    return Doors((queue,), behind)
+
+
+def _ahead(client: Client) -> tuple[dict[str, Forecast], dict[str, LineItem]]:
+    """When those in line could start, and all that is told of what they wait for."""
+    try:
+        told = {one.id: one for one in client.line()}
+    except ApiError:
+        told = {}
+    return forecasts(client), told
 
 
 def _check_queue(client: Client, queue: str) -> None:
@@ -110,9 +161,10 @@ def _running(client: Client) -> int:
     return len(found.items) if found.total is None else found.total
 
 
-def waiting_in_order(rows: Sequence[Row], queue: str | None) -> list[Row]:
-    """The waiting of all queues or of one: higher priority first, then who came first."""
-    chosen = [row for row in rows if row.phase in WAITING and queue in {None, row.queue}]
+def waiting_in_order(rows: Sequence[Row], queue: str | tuple[str, ...] | None) -> list[Row]:
+    """The waiting of all queues or of some: higher priority first, then who came first."""
+    of = (queue,) if isinstance(queue, str) else queue
+    chosen = [row for row in rows if row.phase in WAITING and (of is None or row.queue in of)]
     return sorted(chosen, key=lambda row: (-row.priority, row.submitted_ms, row.id))
 
 

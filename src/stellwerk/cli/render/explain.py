@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.quota_said import quota_said
 from stellwerk.cli.render.reasons import in_a_row, in_full
+from stellwerk.cli.render.standing import standing_lines
 from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.render.units import age, clock
 from stellwerk.cli.terminal import Terminal
@@ -21,6 +22,7 @@ def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]
     if explained.wishes:
         lines.append(f"  its task wishes: {', '.join(explained.wishes)}")
     lines += in_full(explained.reasons, name=explained.name)
+    lines += standing_lines(explained.standing, terminal, now_ms)
     lines += _holders(explained, terminal, now_ms)
     lines += _passing(explained, now_ms)
     if decision := explained.current or explained.decision:

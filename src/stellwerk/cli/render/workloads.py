@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 
 from stellwerk.cli.render.ahead import start_cell
 from stellwerk.cli.render.phases import phase_cell
-from stellwerk.cli.render.reasons import in_short
+from stellwerk.cli.render.reasons import in_a_row, in_short
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, duration, size
 from stellwerk.client.ahead import Forecast
+from stellwerk.client.queueing import LineItem
 from stellwerk.client.wire import Row, Usage
 
 
@@ -83,13 +84,15 @@ def _usage_columns() -> list[Column[Row]]:
 
 
 def queue_columns(
-    now_ms: int, starts: Mapping[str, Forecast] | None = None
+    now_ms: int,
+    starts: Mapping[str, Forecast] | None = None,
+    told: Mapping[str, LineItem] | None = None,
 ) -> list[Column[tuple[int, Row]]]:
     """What `queue` shows: the waiting in their order; 0 is the place of whom somebody holds.
 
-    `starts` are forecasts by id.
+    `starts` are forecasts by id, `told` every reason and who holds what is lacking.
     """
-    known = starts or {}
+    known, line = starts or {}, told or {}
     return [
         Column("place", "#", lambda line: str(line[0] or "-"), lambda line: line[0], right=True),
         Column("name", "NAME", lambda line: line[1].name),
@@ -117,8 +120,19 @@ def queue_columns(
             lambda line: start_cell(known.get(line[1].id), now_ms),
             lambda line: _likely_ms(known.get(line[1].id)),
         ),
-        Column("why", "WHY", lambda line: why(line[1]), grows=True),
+        Column("why", "WHY", lambda one: _whole_why(one[1], line.get(one[1].id)), grows=True),
     ]
+
+
+def _whole_why(row: Row, told: LineItem | None) -> str:
+    """Every reason in its tier, worst first, and who holds what is lacking."""
+    if told is None or row.reason is None:
+        return why(row)
+    reasons = in_a_row(told.reasons) or why(row)
+    if not told.held_by:
+        return reasons
+    more = f" and {told.more_holders} more" if told.more_holders else ""
+    return f"{reasons}; held by {', '.join(told.held_by)}{more}"
 
 
 def _likely_ms(found: Forecast | None) -> int:

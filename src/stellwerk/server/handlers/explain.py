@@ -11,6 +11,7 @@ from stellwerk.core.model.workload import Workload
 from stellwerk.core.view import View
 from stellwerk.server.handlers import explain_more
 from stellwerk.server.holders import holders_of, passed_until_ms
+from stellwerk.server.lines import standing_of
 from stellwerk.server.models import Explain
 from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given, Services
@@ -43,7 +44,11 @@ def _explained(services: Services, workload: Workload, run: int, view: View | No
     holders, more = holders_of(services.store, services.engine.lengths, view, workload, lacked)
     until_ms = passed_until_ms(view, workload, lacked)
     return msgspec.structs.replace(
-        found, holders=holders, more_holders=more, passed_until_ms=until_ms
+        found,
+        holders=holders,
+        more_holders=more,
+        passed_until_ms=until_ms,
+        standing=standing_of(services.store, view, workload.id),
     )
 
 

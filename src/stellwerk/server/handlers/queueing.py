@@ -14,10 +14,20 @@ from stellwerk.core.queueing_objects import queueing_now
 from stellwerk.server import queueing
 from stellwerk.server import queueing_models as models
 from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
-from stellwerk.server.seeing import AnyRequest
+from stellwerk.server.lines import line_of
+from stellwerk.server.outlook import first_in_line
+from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import SETTLE_S, Given
+from stellwerk.server.waiting_models import Line
 
 BODY_BYTES = 16 * 2**20
+LINE = 100
+"""Of so many of those that wait everything is told."""
+
+WorkloadsOf = Annotated[
+    list[str] | None,
+    QueryParameter(name="workload", description="Only these: ids; may be repeated."),
+]
 
 KindOf = Annotated[str, QueryParameter(name="kind", description="Only of this kind.")]
 NameOf = Annotated[str, QueryParameter(name="name", description="Only of this name.")]
@@ -110,4 +120,16 @@ async def show_quota(services: Given, name: QueueOf = "") -> models.Quota:
     return models.Quota(rows, services.store.seq())
 
 
-HANDLERS = [list_objects, delete_objects, list_queues, show_quota]
+@get("/queueing/line", tags=["queues"], summary="Who waits, and for what")
+async def show_line(request: AnyRequest, services: Given, workload: WorkloadsOf = None) -> Line:
+    """Of the first in line (or those that are named) every reason that holds, in its tier, with the
+    numbers of now, and who holds most of what each lacks.
+    """
+    await services.settled(SETTLE_S)
+    eyes, view = seeing(request), services.engine.view()
+    ids = list(dict.fromkeys(first_in_line(view)[:LINE] if workload is None else workload[:LINE]))
+    items = await asyncio.to_thread(line_of, services, view, ids, eyes)
+    return Line(items, view.seq)
+
+
+HANDLERS = [show_line, list_objects, delete_objects, list_queues, show_quota]

@@ -1,0 +1,94 @@
+"""How waiting work stands, the head of a queue's list, and what if: exact texts."""
+
+from stellwerk.cli.render.standing import queue_lines, standing_lines
+from stellwerk.cli.render.whatif import lines_of
+from stellwerk.cli.terminal import Terminal
+from stellwerk.client.ahead import Fate, Forecast, WhatIf, WhatIfRow
+from stellwerk.client.queueing import OverQuota, PairOf, QueueRow, QuotaRow
+from stellwerk.client.standing import Contender, Narrow, Standing, Way
+
+PIPE = Terminal(is_tty=False, colour=False, unicode=True, width=0)
+GPU = "nvidia.com/gpu"
+NOW = 1_790_000_000_000
+
+
+def test_a_waiting_one_reads_where_it_stands_and_what_would_help() -> None:
+    """Place with what is asked before it, the narrowest level, each contender, each way in."""
+    found = Standing(
+        queue="vision",
+        place=3,
+        waiting=5,
+        ahead_wants={GPU: "6", "cpu": "24"},
+        narrow=[Narrow("a100", GPU, "8", "2", "lab")],
+        contenders=[
+            Contender("big", "w-1", "bob", "nlp", 5, {GPU: "8"}, "may not be stopped", "why not"),
+        ],
+        more_contenders=2,
+        ways=[
+            Way("quota vision a100 nvidia.com/gpu=+6", "quota", "starts now"),
+            Way("priority train 6", "priority", "starts when there is room"),
+        ],
+    )
+    assert standing_lines(found, PIPE, NOW) == [
+        "  in vision: #3 of 5; the 2 before it want 6 nvidia.com/gpu, 24 cpu",
+        "  8 nvidia.com/gpu of a100 asked, 2 to be had: lab lets the least through",
+        "",
+        "  HELD BY\tOWNER\tQUEUE\tPRIO\tHOLDS\tFOR IT\tWHY",
+        "  big\tbob\tnlp\t5\t8 nvidia.com/gpu\tmay not be stopped\twhy not",
+        "  and 2 more",
+        "what would let it start: stw whatif quota vision a100 nvidia.com/gpu=+6  (starts now)",
+        "                         stw whatif priority train 6  (starts when there is room)",
+    ]
+    assert standing_lines(None, PIPE, NOW) == []
+
+
+def test_the_head_of_a_queue_has_the_way_of_its_quota() -> None:
+    """Used, borrowed, and what each cohort above has."""
+    own = PairOf("a100", GPU, "8", "8", "12", "4", "2")
+    cohort = PairOf("a100", GPU, "", "24", "20", "0", "4")
+    row = QueueRow("vision", "lab", "StrictFIFO", 3, 2, 2, "Stopped", "Hold")
+    way = [
+        QuotaRow("lab", "cohort", 0, pairs=[cohort]),
+        QuotaRow("vision", "queue", 1, pairs=[own]),
+    ]
+    assert queue_lines(row, way) == [
+        "ClusterQueue vision: 3 wait, 2 run, StrictFIFO; takes nothing in: Stopped (Hold)",
+        "  a100 nvidia.com/gpu: 12 of 8 used, 4 borrowed, 2 more to be had  <- lab: 20 of 24",
+    ]
+    assert queue_lines(None, way) == []
+
+
+def test_what_if_reads_before_and_after_and_how_sure() -> None:
+    """Nobody's start is invented, and equal futures are named."""
+    waits = Fate("waits", "too little quota", "queue_quota", Forecast(NOW))
+    now = Fate("starts now", forecast=Forecast(NOW, likely_ms=NOW, confidence="high"))
+    gone = Fate("is stopped", "to make room for train", "queue_preempted")
+    found = WhatIf(
+        items=[
+            WhatIfRow("w-1", "train", waits, now, "ada", "vision", "earlier", 16, 0, 16),
+            WhatIfRow("w-2", "old", Fate(), gone, "bob", "nlp", "stopped"),
+            WhatIfRow("w-3", "next", waits, waits, "bob", "nlp", "later", 0, 12, 16),
+        ],
+        unchanged=4,
+        unseen=1,
+        over=[OverQuota("nlp", "queue", "a100", GPU, "8", "4")],
+        assumes=["a", "b"],
+    )
+    assert lines_of(found, PIPE, NOW) == [
+        "NAME\tOWNER\tCHANGE\tSTARTS\tSURE\tREASON",
+        "train\tada\tearlier\tnot known -> now\tplanned\twaits: too little quota -> starts now",
+        "old\tbob\tstopped\t-\tplanned\tis stopped: to make room for train",
+        "next\tbob\tlater\tnot known\t12 of 16\twaits: too little quota",
+        (
+            "queue nlp would use 8 nvidia.com/gpu of a100, and may use 4: nothing is stopped for that, "
+            "and nothing more starts until it is less"
+        ),
+        "4 workloads as before, 1 of others, which aren't shown to you",
+        (
+            "played in 16 futures, without the change and with it, with equal lengths; confidence of "
+            "the starts: 1 high, 1 none"
+        ),
+        "of 1 start nobody knows when, with the change",
+        "if a, and b",
+    ]
+    assert lines_of(WhatIf(), PIPE, NOW) == ["nothing changes for anybody who runs or waits"]
