@@ -1,8 +1,20 @@
 """How placements are written for people."""
 
-from stellwerk.cli.render.placement import history_columns, of_how_many, show_lines
+from stellwerk.cli.render.placement import (
+    applied_lines,
+    history_columns,
+    of_how_many,
+    show_lines,
+)
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client.placements import Condition, DecisionRow, PlacementRow, PlacementShow
+from stellwerk.client.placements import (
+    Applied,
+    AppliedPlacement,
+    Condition,
+    DecisionRow,
+    PlacementRow,
+    PlacementShow,
+)
 
 
 def test_nothing_passes() -> None:
@@ -23,3 +35,13 @@ def test_a_decision_without_clusters_says_why() -> None:
     reason = Condition("PlacementSatisfied", "False", "NoManagedClusterSetBindings", "no binding")
     assert why.cell(DecisionRow("pd-1", conditions=[reason])) == "no binding"
     assert why.cell(DecisionRow("pd-1", clusters=["a"], conditions=[reason])) == ""
+
+
+def test_a_placement_that_says_the_same_may_choose_otherwise() -> None:
+    """What is written stayed as it was, what is chosen didn't: both are said."""
+    stays = AppliedPlacement("n/p", "same", ["a"], ["a"])
+    moves = AppliedPlacement("n/q", "same", ["a"], ["b"])
+    assert applied_lines(Applied("f.yaml", placements=[stays, moves])) == [
+        "n/p as it was: a",
+        "n/q says the same: chooses b instead of a",
+    ]

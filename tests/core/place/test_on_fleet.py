@@ -189,6 +189,17 @@ def test_a_cluster_that_does_not_say_which_cards_it_has_is_asked() -> None:
     assert refusal.change_if == "claim a gpu.model=T4"
 
 
+def test_a_cluster_of_which_nothing_is_known_is_refused_once_and_a_lack_of_cpus_is_one() -> None:
+    """Nobody said that it has none; and where no CPUs are told that isn't about its cards."""
+    text = "run: x\nresources: {accelerators: 'T4:3', cpus: 2, memory: 1}\n"
+    cards = {"nvidia.com/gpu": 4000, "memory": 1000 * 8 * 2**30}
+    counted = replace(cluster("b"), claims={"gpu.model": "T4"}, allocatable=cards)
+    plan = plan_on_fleet([ask(text)], fleet_of(cluster("a"), counted), NOW_MS)
+    told = {one.cluster: one.refusals for one in record_of(one_answer(plan)).candidates}
+    assert [one.sentence for one in told["a"]] == ["nobody says what it has"]
+    assert [one.sentence for one in told["b"]] == ["asks for 2 CPUs, 0 free of 0"]
+
+
 def test_a_placement_may_be_named_without_its_namespace() -> None:
     """As long as only one has the name; else it is said what there is, or what may be meant."""
     known = {f"{space}/{name}": Placement(space, name) for space, name in (("a", "x"), ("b", "y"))}

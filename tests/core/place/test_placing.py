@@ -177,6 +177,23 @@ def test_runtime_errors_are_told_by_cluster() -> None:
     assert failed[0].change.text == f"a label `tier`, such that `{rule.cel[0]}` is true"
 
 
+def test_an_expression_that_takes_too_long_is_what_must_change() -> None:
+    """No label would help; of a long one that gives false the beginning is told again."""
+    digits = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
+    long = "a + b + c + d + e >= 0"
+    for name in "edcba":
+        long = f"{digits}.all({name}, {long})"
+    untrue = " && ".join(["managedCluster.metadata.name == 'x'"] * 9)
+    for cel, change in (
+        (long, "an expression that takes fewer steps"),
+        (untrue, f"what makes `{untrue[:100]}…` true"),
+    ):
+        one = placement(predicates=(Predicate(cel=(cel,)),))
+        columns, choice = answer(one, fleet(cluster("b")))
+        (rule,) = explain(one, choice, columns, NOTHING, ["b"])[0].failed
+        assert (rule.rule, rule.change and rule.change.text) == (cel, change)
+
+
 GPUS = tuple(Device(number, "A100", 80 * GIB) for number in range(4))
 BIG = Node("n", 64_000, 512 * GIB, devices=GPUS)
 

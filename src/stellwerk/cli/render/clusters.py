@@ -12,6 +12,7 @@ from stellwerk.client.fleet import ClusterView, DeviceView, NodeView
 
 BAR = 22
 GIB = 2**30
+UNKNOWN = "?"
 
 
 class GpuLine(Struct):
@@ -72,14 +73,13 @@ def _note(node: NodeView) -> str:
 
 
 def free(cluster: ClusterView) -> str:
-    """`6 CPUs, 14 GiB, 2xA100`: what a new run could get, over all nodes that are ready."""
+    """`6 CPUs, 14 GiB, 2xA100`: what a new run could get, over all nodes that are ready; `?` where
+    nobody says which nodes there are.
+    """
+    if not cluster.nodes:
+        return UNKNOWN
     ready = [node for node in cluster.nodes if node.state == "ready"]
-    unheld = Counter(
-        device.kind
-        for node in ready
-        for device in node.devices
-        if not device.held_bytes and not device.foreign_bytes
-    )
+    unheld = Counter(device.kind for node in ready for device in node.devices if _is_free(device))
     cpus = sum(node.cpus_free for node in ready)
     memory = sum(node.memory_free_bytes for node in ready)
     return _amounts(cpus, memory, unheld)
@@ -87,6 +87,8 @@ def free(cluster: ClusterView) -> str:
 
 def total(cluster: ClusterView) -> str:
     """What there is."""
+    if not cluster.nodes:
+        return UNKNOWN
     devices = Counter(device.kind for node in cluster.nodes for device in node.devices)
     cpus = sum(node.cpus for node in cluster.nodes)
     return _amounts(cpus, sum(node.memory_bytes for node in cluster.nodes), devices)
@@ -122,7 +124,8 @@ def gpu_columns(terminal: Terminal) -> list[Column[GpuLine]]:
         ),
         Column("runs", "RUNS", lambda line: ",".join(line.device.runs) or "-"),
         Column("facts", "FACTS", lambda line: facts_age(line.facts_age_ms), right=True),
-        Column("note", "NOTE", lambda line: _foreign(line.device), grows=True),
+        Column("health", "HEALTH", lambda line: line.device.health or "?"),
+        Column("note", "NOTE", lambda line: _device_note(line.device), grows=True),
         Column("uuid", "UUID", lambda line: line.device.uuid, wide=True),
     ]
 
@@ -141,7 +144,13 @@ def bar(device: DeviceView, terminal: Terminal) -> str:
     return f"[{full * held}{other * foreign}{empty * (BAR - held - foreign)}] {numbers:>7}"
 
 
-def _foreign(device: DeviceView) -> str:
+def _is_free(device: DeviceView) -> bool:
+    return not (device.held_bytes or device.foreign_bytes or device.fault)
+
+
+def _device_note(device: DeviceView) -> str:
+    if device.fault:
+        return f"gets nothing new: {device.fault}"
     if not device.foreign_bytes:
         return ""
     return f"{size(device.foreign_bytes)} held by processes outside Stellwerk"
@@ -155,5 +164,5 @@ def _amounts(cpus: float, memory_bytes: int, devices: Counter[str]) -> str:
 
 def summary(lines: list[GpuLine]) -> str:
     """What there is in one sentence."""
-    idle = sum(not (line.device.held_bytes or line.device.foreign_bytes) for line in lines)
+    idle = sum(_is_free(line.device) for line in lines)
     return f"{plural(len(lines), 'GPU')}, {idle} of them free"

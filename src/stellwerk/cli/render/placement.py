@@ -195,7 +195,8 @@ def _applied_line(one: AppliedPlacement, dry_run: bool) -> str:
     condition = f"  {in_short(one.conditions)}" if one.conditions else ""
     if one.before == one.clusters:
         return f"{one.key} {word}: {names(one.clusters)}{condition}"
-    return f"{one.key} {word}: {_other(one, dry_run)}{condition}"
+    said = word if one.change != "same" else "says the same"
+    return f"{one.key} {said}: {_other(one, dry_run)}{condition}"
 
 
 def _other(one: AppliedPlacement, dry_run: bool) -> str:

@@ -17,7 +17,6 @@ from stellwerk.core.describe.fields import did_you_mean
 from stellwerk.core.describe.fleet_gather import Gathered, place_of
 from stellwerk.core.describe.fleet_links import data, latencies, link, links
 from stellwerk.core.describe.fleet_objects import (
-    SCORE_CUT,
     cluster_claim,
     cluster_profile,
     cluster_property,
@@ -166,7 +165,7 @@ def _take(gathered: Gathered, report: Report, node: Node) -> None:
     report.ignored += aside.ignored[: _MOST_NOTICES - len(report.ignored)]
     if handler is None:
         return
-    if aside.uncounted or any(problem.code != SCORE_CUT for problem in aside.problems):
+    if aside.uncounted or aside.problems:
         gathered.pass_over(_name_of(node))
     else:
         gathered.absorb(one)

@@ -143,7 +143,7 @@ class Gathered:
             node,
             "metadata.name",
             f"the {key[0]} `{name[:60]}` is there twice{first}",
-            "remove one of the two, or give it another name; the first one is used",
+            "remove one of the two, or give it another name",
         )
 
     def draft(self, part: Part, cluster: str) -> dict[str, Any]:

@@ -50,7 +50,6 @@ AVAILABLE = "ManagedClusterConditionAvailable"
 HEALTHY = "ControlPlaneHealthy"
 KUBERNETES_CLAIM = "kubeversion.open-cluster-management.io"
 LOWEST, HIGHEST = -100, 100
-SCORE_CUT = "fleet/score-cut"
 """The one problem with which a document still counts: it says what is used instead."""
 _NO_SCORE = 1_000_000
 """A number beyond this was never meant as a score: a quantity of bytes, a time, a slip."""
@@ -281,7 +280,7 @@ def score(report: Report, node: Node, path: str) -> int | None:
     if cut != value:
         message = f"`{path}`: the score {value} counts as {cut}"
         remedy = f"bring scores into the range {LOWEST} to {HIGHEST} where they are computed"
-        report.problem(SCORE_CUT, node, path, message, remedy)
+        report.notice("fleet/score-cut", node, path, message, remedy)
     return int(cut)
 
 

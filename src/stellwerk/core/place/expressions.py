@@ -30,6 +30,7 @@ _ABSENT = {
     )
 }
 _BUDGET = "Iteration budget exceeded"
+TOO_LONG = "it takes more than 10,000 steps"
 
 
 class BadExpression(Exception):
@@ -146,7 +147,7 @@ class Expressions:
             result = known.program.eval(data={"managedCluster": object_of(cluster)})
         except (RuntimeError, ValueError, TypeError, OverflowError) as error:
             text = _ENDING.sub("", str(error)).partition(": ")[2] or str(error)
-            return f"it takes more than 10,000 steps ({text})" if _BUDGET in text else text
+            return f"{TOO_LONG} ({text})" if _BUDGET in text else text
         kind = result.type().name()
         if kind == "ERROR":
             return str(result.value()).partition(": ")[2] or str(result.value())

@@ -20,12 +20,14 @@ from stellwerk.core.model.quantity import show_duration
 from stellwerk.core.model.selectors import Requirement, Selector
 from stellwerk.core.place import filters
 from stellwerk.core.place.amounts import digits, limit_that_admits
-from stellwerk.core.place.expressions import Expressions
+from stellwerk.core.place.expressions import TOO_LONG, Expressions
 from stellwerk.core.place.filters_demand import more, shortfalls, told
 from stellwerk.core.place.filters_limits import PRICE, price_of
 from stellwerk.core.place.matching import matches, meets
 
 _NO_KEY = re.compile(r'Key not found in map : "(.*)"')
+_SHOWN = 100
+"""Of a longer expression so much is told again; all of it is in the rule."""
 _LABEL = re.compile(r"""\blabels(?:\.(\w+)|\[\s*["']([^"']+)["']\s*\])""")
 
 
@@ -131,15 +133,20 @@ def _predicate(
 
 
 def _what_makes_true(expression: str, found: str) -> str:
-    """The change of the cluster that is needed; if a key isn't there, it is named."""
+    """The change of the cluster that is needed; if a key isn't there, it is named. What looks at
+    too much is too long for any cluster.
+    """
+    if found.startswith(TOO_LONG):
+        return "an expression that takes fewer steps"
+    shown = expression if len(expression) <= _SHOWN else f"{expression[:_SHOWN]}…"
     missing = _NO_KEY.search(found)
     if missing is None:
-        return f"what makes `{expression}` true"
+        return f"what makes `{shown}` true"
     of_labels = [dotted or quoted for dotted, quoted in _LABEL.findall(expression)]
     if missing[1] == "labels" and of_labels:
-        return f"a label `{of_labels[0]}`, such that `{expression}` is true"
+        return f"a label `{of_labels[0]}`, such that `{shown}` is true"
     what = "a label" if missing[1] in of_labels else "a value for"
-    return f"{what} `{missing[1]}`, such that `{expression}` is true"
+    return f"{what} `{missing[1]}`, such that `{shown}` is true"
 
 
 def _selector(

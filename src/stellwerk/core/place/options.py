@@ -35,6 +35,9 @@ from stellwerk.core.place.filters_demand import DEVICES, KINDS, lacking, more, t
 from stellwerk.core.place.freeing import fewest_cards
 from stellwerk.core.place.room import Room, fit, gpu_name
 
+HOST = ("CPUs", "memory", "disk")
+"""What is asked for beside accelerators."""
+
 Parts = tuple[NodeAllocation, ...]
 
 
@@ -221,9 +224,12 @@ def _lacks(
     failed = []
     gpus = fewest_cards(cluster, taken, request, nodes)
     enough = f"gpus={gpus}" if gpus else ""
+    if not cluster.nodes and not cluster.allocatable:
+        say = Change("add", "say which nodes it has, in a fleet file")
+        return [FailedRule("Demand", rule, "nobody says what it has", say)]
     for short in lacking(cluster, taken, request, nodes):
         found, change = told(short), Change("free", more(short), short.resource, effect=enough)
-        if request.gpu is not None and short.largest <= 0:
+        if request.gpu is not None and short.largest <= 0 and short.resource not in HOST:
             wanted = cards(request.gpu)
             found = f"has {devices_of(cluster)}, asked is {wanted}"
             change = _to_have(cluster, request.gpu, short.resource)
