@@ -17,6 +17,7 @@ from stellwerk.drivers.agents.checkpoint_home import CheckpointHome, in_step
 from stellwerk.drivers.agents.checkpoint_places import Held, Look, OwnPlace
 from stellwerk.drivers.agents.checkpoint_store import CheckpointStore, Running
 from stellwerk.drivers.base import DriverError, Saved, StartOrder
+from stellwerk.drivers.local.driver import LocalDriver
 from stellwerk.runtime.carrying import Piece
 from stellwerk.runtime.messages import PIECE
 from stellwerk.testing.builders import an_order
@@ -393,3 +394,26 @@ def test_a_full_disk_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of the disk is left to others."""
     monkeypatch.setattr(checkpoint_store, "RESERVE_BYTES", 1 << 62)
     assert "make room in" in lab.home.store.check_room([Piece("a", size=1, hash="0" * 64)])
+
+
+def test_what_is_at_home_is_tidied_with_the_checkpoints_here(lab: Lab) -> None:
+    """One size for both, and one removal."""
+
+    async def scene() -> None:
+        await lab.start(1, "pc1")
+        lab.one.saves(1, size=50_000)
+        await lab.home.carry(W)
+        own = lab.folder / "own"
+        driver = LocalDriver(home=own, socket_dir=lab.folder, blobs=lab.home.store.content(W))
+        driver.checkpoint_home = lab.home
+        (own / "checkpoints" / W).mkdir(parents=True)
+        (own / "checkpoints" / W / "a").write_bytes(b"x" * 50_000)
+        (left,) = await driver.folders_left("checkpoints")
+        assert left.name == W
+        assert left.bytes > 100_000
+        assert await driver.folders_left("outputs") == []
+        await driver.remove_folder("checkpoints", W)
+        assert await driver.folders_left("checkpoints") == []
+        assert lab.home.store.newest(W) is None
+
+    play(scene())
