@@ -208,7 +208,12 @@ def check_cluster(cluster: ClusterView) -> Iterator[Check]:
         )
     for node in cluster.nodes:
         for device in node.devices:
-            if device.foreign_bytes:
+            if device.fault:
+                what, _, remedy = device.fault.partition(": ")
+                yield Check(
+                    "FAIL", f"{cluster.name}/{node.name}: GPU {device.index}: {what}", remedy
+                )
+            elif device.foreign_bytes:
                 yield Check(
                     "warn",
                     f"{node.name}: {size(device.foreign_bytes)} of GPU "

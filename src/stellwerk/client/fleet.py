@@ -14,6 +14,8 @@ class DeviceView(Struct):
     held_bytes: int = 0
     foreign_bytes: int = 0
     runs: list[str] = []
+    health: str = ""
+    fault: str = ""
 
 
 class NodeView(Struct):

@@ -4,6 +4,7 @@ What runs on a drained place goes on, unless it is to leave now: then it gets no
 grace, and goes elsewhere from its last checkpoint.
 """
 
+from stellwerk.core.inventory.gpu_faults import sick_devices
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.draining import WHOLE
@@ -39,12 +40,19 @@ def _notices(state: State, command: cmd.DrainCluster) -> list[ev.Event]:
 def on_resume(state: State, command: cmd.ResumeCluster) -> list[ev.Event]:
     """Takes a cluster, or nodes of it, back into use: drained and quarantined ones alike."""
     name, nodes = command.cluster, command.nodes
-    quarantined = [one for one in state.quarantined.get(name, {}) if not nodes or one in nodes]
-    found: list[ev.Event] = [ev.NodeResumed(name, one) for one in sorted(quarantined)]
+    marked = [*state.quarantined.get(name, {}), *_with_sick_devices(state, name)]
+    meant = sorted({one for one in marked if not nodes or one in nodes})
+    found: list[ev.Event] = [ev.NodeResumed(name, one) for one in meant]
     drains = state.drains.get(name, {})
     if drains and (not nodes or any(one in drains for one in nodes)):
         found.append(ev.ClusterResumed(name, nodes))
     return found
+
+
+def _with_sick_devices(state: State, name: str) -> list[str]:
+    cluster = state.clusters.get(name)
+    nodes = cluster.nodes if cluster is not None else ()
+    return [node.name for node in nodes if any(one.health == "sick" for one in sick_devices(node))]
 
 
 def on_remove(state: State, command: cmd.RemoveCluster) -> list[ev.Event]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from stellwerk.core.inventory.gpu_faults import sick_devices
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import DrainCluster, ResumeCluster
 from stellwerk.core.model.draining import WHOLE
@@ -46,7 +47,7 @@ async def resume(
         remedy = f"`stw cluster resume {name}`, then drain those that are to stay free"
         raise StellwerkError.of("phase/drained-whole", message, remedy)
     meant = [one for one in before.cluster.nodes if not nodes or one.name in nodes]
-    quarantined = {one.name for one in meant if one.state == "quarantined"}
+    quarantined = {one.name for one in meant if one.state == "quarantined" or sick_devices(one)}
     kept = [
         one.name
         for one in meant

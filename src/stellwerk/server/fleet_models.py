@@ -6,7 +6,11 @@ from stellwerk.server.standing_models import ClusterFacts
 
 
 class DeviceView(msgspec.Struct, frozen=True):
-    """An accelerator: what runs of ours hold of its memory, and what others hold."""
+    """An accelerator: what runs of ours hold of its memory, and what others hold.
+
+    ``health`` is `ok`, `sick`, `gone`, or empty where nobody knows; one with a ``fault`` gets
+    nothing new.
+    """
 
     index: int
     kind: str
@@ -16,6 +20,8 @@ class DeviceView(msgspec.Struct, frozen=True):
     held_bytes: int
     foreign_bytes: int
     runs: list[str]
+    health: str = ""
+    fault: str = ""
 
 
 class NodeView(msgspec.Struct, frozen=True):

@@ -370,6 +370,9 @@ def _device_view(device: Device, held: list[tuple[str, NodeAllocation]]) -> flee
         uuid=device.uuid,
         memory_bytes=device.memory_bytes,
         held_bytes=sum(share for _, share in holding),
-        foreign_bytes=device.foreign_bytes,
+        # Of one that is sick all memory is taken out of use, which isn't what others hold.
+        foreign_bytes=0 if device.fault else device.foreign_bytes,
         runs=sorted({run for run, _ in holding}),
+        health=device.health,
+        fault=device.fault,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stellwerk.core.inventory.gpu_faults import health_of
 from stellwerk.core.model.cluster import Cluster, Device, Node
 from stellwerk.core.model.devices import find_device, kind_of_device
 from stellwerk.core.model.quantity import GIB, MIB, show_bytes
@@ -51,7 +52,8 @@ def node_of(facts: Facts, runs: Collection[str] = ()) -> Node:
         for device in _devices(facts.get("gpus") or (), runs, notes)
     )
     trouble = facts.get("gpu_trouble")
-    if trouble and "nvidia-smi" in (facts.get("tools") or ()):
+    is_expected = "nvidia-smi" in (facts.get("tools") or ()) or facts.get("gpu_driver_broken")
+    if trouble and is_expected:
         notes.append(f"GPUs can't be seen: {trouble}")
     for field, what in (
         ("cpus", "the number of processors"),
@@ -146,7 +148,10 @@ def _devices(gpus: Sequence[Facts], runs: Collection[str], notes: list[str]) -> 
 
 def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | None:
     index = _number(gpu.get("index"))
-    if gpu.get("trouble"):
+    health, fault = health_of(index, gpu)
+    if fault:
+        notes.append(f"GPU {index} gets nothing new: {fault}")
+    if gpu.get("trouble") and health != "gone":
         notes.append(f"GPU {index} isn't given out: {gpu['trouble']}")
         return None
     if gpu.get("mig"):
@@ -154,6 +159,8 @@ def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | Non
         return None
     product = str(gpu.get("name") or "")
     total = _number(gpu.get("memory_bytes"))
+    if not total and health == "gone":
+        return None
     if not total:
         known = find_device(product)
         total = known.memory_gib * GIB if known is not None else 0
@@ -169,7 +176,9 @@ def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | Non
         memory_bytes=total,
         uuid=str(gpu.get("uuid") or ""),
         product=product,
-        foreign_bytes=_foreign(index, gpu, total, runs, notes),
+        foreign_bytes=0 if health == "gone" else _foreign(index, gpu, total, runs, notes),
+        health=health,
+        fault=fault,
     )
 
 

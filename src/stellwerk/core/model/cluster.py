@@ -12,12 +12,19 @@ NodeState = Literal["ready", "unreachable", "quarantined", "drained"]
 
 TaintEffect = Literal["NoSelect", "PreferNoSelect", "NoSelectIfNew"]
 
+DeviceHealth = Literal["", "ok", "sick", "gone"]
+"""What a driver says of an accelerator; "" = it doesn't say, so nobody knows."""
+
 Available = Literal["True", "False", "Unknown", ""]
 """A cluster's own word on whether it can be worked with; "" = nobody has said anything."""
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
-    """One accelerator. ``foreign_bytes`` is memory that processes outside Stellwerk hold on it."""
+    """One accelerator. ``foreign_bytes`` is memory that processes outside Stellwerk hold on it.
+
+    One with a ``fault`` (why it is sick or gone, and what helps) gets nothing new: where work is
+    placed, all of its memory counts as held.
+    """
 
     index: int
     kind: str
@@ -26,6 +33,8 @@ class Device(Struct, frozen=True, omit_defaults=True):
     product: str = ""
     vendor: str = "nvidia"
     foreign_bytes: int = 0
+    health: DeviceHealth = ""
+    fault: str = ""
 
 
 class Node(Struct, frozen=True, omit_defaults=True):

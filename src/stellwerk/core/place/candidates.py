@@ -10,12 +10,14 @@ from stellwerk.core.model.resources import (
     IMAGES,
     NAMESPACES,
     Alternative,
+    GpuRequest,
     NodeAllocation,
     Shape,
 )
 from stellwerk.core.place.amounts import amount, apart
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import lack
+from stellwerk.core.place.node import right_kind
 from stellwerk.core.place.room import Room, fit
 from stellwerk.core.place.rooms import ClusterRoom, Key
 
@@ -198,7 +200,28 @@ def _refused(shape: Shape, key: Key, alternative: Alternative, room: ClusterRoom
         return Found(Candidate(name, index, "later", (_not_ready(room.cluster, node),)))
     verdict: Verdict = "never" if short.never else "later"
     reasons = tuple(reason_of(one, name) for one in short.shortfalls)
+    if request.gpu is not None and not short.never:
+        reasons += _sick(room.cluster, request.gpu)
     return Found(Candidate(name, index, verdict, reasons, short.shortfalls), far=short.far)
+
+
+def _sick(cluster: Cluster, gpu: GpuRequest) -> tuple[Reason, ...]:
+    """Says which cards of the kind that is asked for are out of use, as the first of them is."""
+    sick = [
+        (node.name, device)
+        for node in cluster.nodes
+        if node.state == "ready"
+        for device in node.devices
+        if device.fault and right_kind(device, gpu)
+    ]
+    if not sick:
+        return ()
+    node, first = sick[0]
+    params: dict[str, Param] = {"place": f"{cluster.name}/{node}", "gpu": first.index}
+    params["fault"] = first.fault
+    if len(sick) > 1:
+        params["others"] = len(sick) - 1
+    return (Reason("gpu_sick", params),)
 
 
 def _not_ready(cluster: Cluster, name: str = "") -> Reason:

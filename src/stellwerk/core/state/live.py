@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.budgets import copied
+from stellwerk.core.inventory.gpu_faults import forgivable, still_told, withheld
 from stellwerk.core.lengths import History
 from stellwerk.core.model.budgets import Spent
 from stellwerk.core.model.catalogue import render
@@ -85,6 +86,7 @@ class StateImage(Struct, frozen=True):
     placements: list[Standing] = []
     arrays: dict[WorkloadId, Tally] = {}
     drains: dict[str, dict[str, Drain]] = {}
+    forgiven: dict[str, tuple[str, ...]] = {}
     queue_objects: list[KeptObject] = []
     own: dict[ShapeId, OwnDecided] = {}
     lengths: HistoryImage = HistoryImage()
@@ -104,10 +106,10 @@ class State:
     """What is alive now. Read it freely; its changing methods are for ``fold`` alone.
 
     ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
-    ``observed`` are the clusters as their drivers see them, ``clusters`` with the quarantined and
-    drained nodes marked. ``drains`` says by cluster and node (or the whole) who keeps it free.
-    ``faults`` names by node the workloads that ended there in a row for its fault. ``lengths`` is
-    what is known of how long work runs, ``spent`` what ended runs used of queues' quota.
+    ``observed`` are the clusters as their drivers see them, ``clusters`` with quarantined and
+    drained nodes marked, and sick GPUs withheld whose faults aren't ``forgiven``. ``drains`` says
+    who keeps a node, or the whole, free. ``faults`` names by node the workloads that ended there in
+    a row for its fault. ``lengths`` is how long work runs, ``spent`` what of quota ended runs used.
     """
 
     def __init__(self) -> None:
@@ -119,6 +121,7 @@ class State:
         self.quarantined: dict[str, dict[str, Reason]] = {}
         self.faults: dict[str, dict[str, tuple[WorkloadId, ...]]] = {}
         self.drains: dict[str, dict[str, Drain]] = {}
+        self.forgiven: dict[str, tuple[str, ...]] = {}
         self.cluster_versions: dict[str, int] = {}
         self.allocations: dict[str, dict[RunId, Allocation]] = {}
         self.workloads: dict[WorkloadId, Workload] = {}
@@ -152,6 +155,7 @@ class State:
             placements=list(self.standing.placements.values()),
             arrays=dict(self.gates.tallies),
             drains={name: dict(nodes) for name, nodes in self.drains.items()},
+            forgiven=dict(self.forgiven),
             queue_objects=list(self.queueing.kept.values()),
             own=dict(self.standing.own),
             lengths=self.lengths.image(),
@@ -166,6 +170,7 @@ class State:
         state.quarantined = {name: dict(nodes) for name, nodes in image.quarantined.items()}
         state.faults = {name: dict(nodes) for name, nodes in image.faults.items()}
         state.drains = {name: dict(nodes) for name, nodes in image.drains.items()}
+        state.forgiven = dict(image.forgiven)
         for cluster in image.clusters:
             state.put_cluster(cluster)
         for key, shape in image.shapes.items():
@@ -191,6 +196,8 @@ class State:
     def put_cluster(self, cluster: Cluster) -> None:
         """Takes over a cluster's facts."""
         self.observed[cluster.name] = cluster
+        if forgiven := self.forgiven.get(cluster.name):
+            self.forgiven[cluster.name] = still_told(cluster, forgiven)
         self.allocations.setdefault(cluster.name, {})
         self._mark(cluster.name)
 
@@ -199,6 +206,7 @@ class State:
         cluster = self.observed.get(name)
         if cluster is None:
             return
+        cluster = withheld(cluster, self.forgiven.get(name, ()))
         reasons = self.quarantined.get(name)
         if reasons:
             nodes = tuple(_marked(node, reasons.get(node.name)) for node in cluster.nodes)
@@ -215,7 +223,9 @@ class State:
         self._mark(cluster)
 
     def resume(self, cluster: str, node: str) -> None:
-        """Lets a quarantined node work again."""
+        """Lets a quarantined node work again, and GPUs of it that their driver calls sick."""
+        if found := forgivable(self.observed.get(cluster), node):
+            self.forgiven[cluster] = (*self.forgiven.get(cluster, ()), *found)
         nodes = self.quarantined.get(cluster, {})
         nodes.pop(node, None)
         if not nodes:
@@ -242,7 +252,7 @@ class State:
         assert not self.allocations.get(name), "a cluster on which something runs isn't removed"
         for known in (self.observed, self.clusters, self.allocations):
             known.pop(name, None)
-        for said in (self.quarantined, self.faults, self.drains):
+        for said in (self.quarantined, self.faults, self.drains, self.forgiven):
             said.pop(name, None)
         self.cluster_changed(name)
 
