@@ -17,8 +17,8 @@ class SavedView(msgspec.Struct, frozen=True):
 class CheckpointView(msgspec.Struct, frozen=True):
     """The newest whole copy at home (`null`: none yet), and what its machine has that isn't there.
 
-    `home_ms` is when the copy was whole, after `copy_ms`; `machines` where it came from, `folder` where it is.
-    `newer` is on `newer_on` alone; `trouble` says why it isn't copied.
+    `home_ms` is when the copy was whole, after `copy_ms`; `machines` where it came from, `folder`
+    where it is. `newer` is on `newer_on` alone; `trouble` says why it isn't copied.
     """
 
     at_home: SavedView | None
