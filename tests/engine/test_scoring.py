@@ -48,6 +48,8 @@ def test_answers_of_all_kinds(
         (PLAIN, b"{}", "no score"),
         (PLAIN, b'{"a": "soon"}', "no score"),
         (PROMETHEUS, b'{"data": []}', "Prometheus"),
+        (PROMETHEUS, b'{"data": {"result": [7, null]}}', "no score"),
+        (PLAIN, b"[" * 100_000, "no JSON"),
         (PLAIN, b" " * (5 << 20), "more than 4 MiB"),
     ],
 )
@@ -71,6 +73,8 @@ def test_commands_are_bounded() -> None:
     hangs = "import subprocess, time; subprocess.Popen(['sleep', '60']); time.sleep(60)"
     with pytest.raises(NoScoresError, match=r"within 0\.3 s"):
         run(hangs, 300)
+    with pytest.raises(NoScoresError, match="more than 4 MiB"):
+        asyncio.run(ask(ScoreSource("gpu", command=("yes",))))
     with pytest.raises(NoScoresError, match="can't be run"):
         asyncio.run(ask(ScoreSource("gpu", command=("/nowhere/at-all",))))
 

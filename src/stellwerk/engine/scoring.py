@@ -6,7 +6,9 @@ their validity.
 """
 
 import asyncio
+import io
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -24,6 +26,7 @@ from stellwerk.engine.clock import Clock
 log = logging.getLogger("stellwerk.engine")
 
 ANSWER_BYTES = 4 << 20
+READ_BYTES = 1 << 16
 MOST_CLUSTERS = 100_000
 
 Scores = dict[str, dict[str, int]]
@@ -118,40 +121,54 @@ async def ask(one: ScoreSource) -> Scores:
 
 
 async def _run(one: ScoreSource) -> bytes:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *one.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise NoScoresError(f"`{one.command[0]}` can't be run: {error.strerror}") from error
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(one.timeout_ms / 1000):
-            answer = await process.stdout.read(ANSWER_BYTES + 1)
-            while answer and len(answer) <= ANSWER_BYTES:
-                more = await process.stdout.read(ANSWER_BYTES)
-                if not more:
-                    break
-                answer += more
-            code = await process.wait()
-    except TimeoutError:
-        raise NoScoresError(f"no answer within {one.timeout_ms / 1000:g} s") from None
-    finally:
-        if process.returncode is None:
-            _end_session(process.pid)
-            await process.wait()
+    """What a command prints. The pipe isn't the process's own: to wait for that would be to wait
+    for all who hold its pipe too, and for what nobody reads.
+    """
+    reading, writing = os.pipe()
+    with io.FileIO(reading) as pipe:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *one.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NoScoresError(f"`{one.command[0]}` can't be run: {error.strerror}") from error
+        finally:
+            os.close(writing)
+        try:
+            async with asyncio.timeout(one.timeout_ms / 1000):
+                answer = await _read(pipe)
+                code = await process.wait() if len(answer) <= ANSWER_BYTES else 0
+        except TimeoutError:
+            raise NoScoresError(f"no answer within {one.timeout_ms / 1000:g} s") from None
+        finally:
+            if process.returncode is None:
+                _end_session(process.pid)
+                await process.wait()
     if code:
         raise NoScoresError(f"`{one.command[0]}` ended with exit code {code}")
     return answer
 
 
-def _end_session(pid: int) -> None:
-    import os
+async def _read(pipe: io.RawIOBase) -> bytes:
+    """All that comes, or a little more than an answer may have."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        answer = bytearray()
+        while len(answer) <= ANSWER_BYTES and (more := await reader.read(READ_BYTES)):
+            answer += more
+        return bytes(answer)
+    finally:
+        transport.close()
 
+
+def _end_session(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -201,7 +218,7 @@ def read_scores(one: ScoreSource, answer: bytes) -> Scores:
         raise NoScoresError(f"it answers more than {ANSWER_BYTES >> 20} MiB")
     try:
         value: Any = msgspec.json.decode(answer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise NoScoresError(f"its answer is no JSON ({error})") from error
     if one.query:
         value = _of_prometheus(one, value)
@@ -222,6 +239,8 @@ def _of_prometheus(one: ScoreSource, value: Any) -> list[dict[str, Any]]:
         raise NoScoresError("its answer isn't one of Prometheus")
     found = []
     for each in results:
+        if not isinstance(each, Mapping):
+            continue
         metric, sample = each.get("metric"), each.get("value")
         if isinstance(metric, Mapping) and isinstance(sample, list) and len(sample) == 2:
             found.append({"cluster": metric.get(one.label), "value": sample[1]})
