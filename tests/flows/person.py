@@ -37,6 +37,9 @@ class Person:
             "HOME": str(self.home),
             "STELLWERK_HOME": str(self.state),
             "XDG_RUNTIME_DIR": str(folder / "run"),
+            # A machine of their own: what jobs of other tests hold would be told as taken.
+            "STELLWERK_CLAIMS": str(folder / "claims"),
+            "STELLWERK_MACHINE_CONFIG": str(folder / "machine.toml"),
             "NO_COLOR": "1",
         }
         (folder / "run").mkdir(mode=0o700, exist_ok=True)

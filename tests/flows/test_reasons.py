@@ -239,4 +239,4 @@ def fill_up_and_resume(person: Person, disk: str) -> None:
     os.unlink(ballast)
     person.stw("resume", cluster)
     person.until(dict.fromkeys(names, "Succeeded"), timeout_s=45)
-    assert "no node there is quarantined" in person.stw("resume", cluster).stderr
+    assert "no node there is drained or quarantined" in person.stw("resume", cluster).stderr
