@@ -12,7 +12,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,9 @@ class Computer:
         python: str,
         small: str,
         shows: Sequence[Path],
+        env: Mapping[str, str],
+        home_of: "Computer | None",
+        own_identity: bool,
     ) -> None:
         self.name = f"stwlab{os.getpid() % 10_000}n{number}"
         self.address = f"10.213.{room.number}.{number * 4 + 2}"
@@ -57,8 +61,10 @@ class Computer:
         if room.switch:
             self.address = f"10.214.{room.number}.{number}"
         self.folder = room.folder / f"m{number}"
-        self.home = self.folder / "home"
-        self.uid = FIRST_UID + number
+        self.home = home_of.home if home_of else self.folder / "home"
+        self.uid = home_of.uid if home_of else FIRST_UID + number
+        self._env = env
+        self._own_identity = own_identity
         self._options = options
         self._python = python
         self._small = small
@@ -72,8 +78,9 @@ class Computer:
         return f"{USER}@{self.address}"
 
     def _make(self) -> None:
-        self.home.mkdir(parents=True)
-        (self.home / ".ssh").mkdir(mode=0o700)
+        self.folder.mkdir()
+        self.home.mkdir(exist_ok=True)
+        (self.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
         shutil.copy(f"{self._key}.pub", self.home / ".ssh" / "authorized_keys")
         for path in (self.home, self.home / ".ssh", self.home / ".ssh" / "authorized_keys"):
             os.chown(path, self.uid, self.uid)
@@ -94,7 +101,8 @@ class Computer:
         claims = self.folder / "claims"
         claims.mkdir(exist_ok=True)
         claims.chmod(0o1777)
-        lines += [f"SetEnv STELLWERK_CLAIMS={claims}"]  # as if each had a disk of its own
+        given = {"STELLWERK_CLAIMS": claims, **self._env}  # as if each had a disk of its own
+        lines += ["SetEnv " + " ".join(f'{name}="{value}"' for name, value in given.items())]
         lines += ["Subsystem sftp internal-sftp", "PrintMotd no", *self._options]
         (self.folder / "sshd_config").write_text("\n".join(lines) + "\n")
         _run("ip", "netns", "add", self.name)
@@ -149,6 +157,11 @@ class Computer:
         binds = [f"mount --bind {etc}/{name} /etc/{name}" for name in ("passwd", "group", "shadow")]
         if self._python:
             binds.append(f"mount --bind {self._python} /opt")
+        binds.append(f"mount --bind {etc} /mnt")
+        if self._own_identity:
+            self._identify(machine=not (etc / "machine-id").exists())
+            for name, place in (("machine-id", "/etc"), ("boot_id", "/proc/sys/kernel/random")):
+                binds.append(f"mount --bind {etc}/{name} {place}/{name}")
         if self._small:
             folder = self.folder / "small"
             folder.mkdir(exist_ok=True)
@@ -171,6 +184,37 @@ class Computer:
                 return
             time.sleep(0.01)
         raise AssertionError((self.folder / "sshd.log").read_text())
+
+    def _identify(self, *, machine: bool) -> None:
+        """A boot of its own, and at first (or anew) an installation of its own."""
+        (self.folder / "etc" / "boot_id").write_text(f"{uuid.uuid4()}\n")
+        if machine:
+            (self.folder / "etc" / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
+
+    def switch_off(self) -> None:
+        """Ends all at once, as a pulled plug does; what is on the disk stays."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._gone()
+        (self.folder / "sshd.log").write_bytes(b"")
+
+    def become_another(self) -> None:
+        """Puts another machine in its place, which has its address, host key and home."""
+        self.switch_off()
+        (self.folder / "etc" / "machine-id").unlink()
+        self.switch_on()
+
+    def slow_down(self, how: str) -> bool:
+        """Has its cable delay and lose, as `tc` says it; False where the kernel can't."""
+        return (
+            subprocess.run(
+                f"tc qdisc replace dev {self._veth} root netem {how}".split(),
+                check=False,
+                capture_output=True,
+            ).returncode
+            == 0
+        )
 
     def _show(self) -> list[str]:
         """Has folders below root's home be seen there, which is closed to others."""
@@ -267,11 +311,19 @@ class Room:
         python: str = "",
         small: str = "",
         shows: Sequence[Path] = (),
+        env: Mapping[str, str] | None = None,
+        home_of: Computer | None = None,
+        own_identity: bool = False,
     ) -> Computer:
         """Another machine; ``python`` is a folder that is its /opt, ``small`` says how a file
         system in its folder `small` is mounted, ``shows`` are folders of root's that can be read.
+        What runs there has ``env``. It shares the home ``home_of`` another. With an
+        ``own_identity`` it has a machine-id, and each time it is switched on a boot, of its own.
         """
-        computer = Computer(self, len(self.computers) + 1, options, python, small, shows)
+        number = len(self.computers) + 1
+        computer = Computer(
+            self, number, options, python, small, shows, env or {}, home_of, own_identity
+        )
         self.computers.append(computer)
         if on:
             computer.switch_on()
