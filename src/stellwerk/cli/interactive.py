@@ -70,15 +70,16 @@ def attend(client: Client, id: str, narrator: Narrator, folder: str) -> int:
 def _wait(client: Client, id: str, narrator: Narrator) -> Show:
     """Says what it waits for, each time that changes, until the job runs or has ended."""
     told, since = "", time.monotonic() - FORECAST_S
-    forecast = ""
-    narrator.say("Ctrl-C gives it up")
+    forecast, was_told = "", False
     with _closing_interrupts():
         while True:
             show = client.get(id)
+            line = phase_line(show)
             if show.ended or show.phase == "Running":
                 narrator.end()
+                if not show.ended:
+                    narrator.say(line)
                 return show
-            line = phase_line(show)
             waits = show.phase in {"Pending", "Held"} and now_ms() - show.submitted_ms >= 1000
             if waits and time.monotonic() - since >= FORECAST_S:
                 since = time.monotonic()
@@ -87,6 +88,9 @@ def _wait(client: Client, id: str, narrator: Narrator) -> Show:
             if line != told and (waits or show.phase not in {"Pending", "Held"}):
                 told = line
                 narrator.say(line + (forecast if waits else ""))
+                if waits and not was_told:
+                    was_told = True
+                    narrator.say("  Ctrl-C gives it up")
             elapsed = duration(now_ms() - show.submitted_ms)
             narrator.progress(f"{doing(show.phase)} for {elapsed}{forecast if waits else ''}")
             time.sleep(LOOK_AGAIN_S)
