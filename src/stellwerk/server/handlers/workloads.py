@@ -7,7 +7,6 @@ from typing import Annotated, cast, get_args
 import msgspec
 from litestar import get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
-from msgspec.structs import replace
 
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.errors import Problem, StellwerkError
@@ -16,7 +15,7 @@ from stellwerk.core.model.workload import ENDED, WAITING, Phase, Workload
 from stellwerk.server.arrays import array_name, array_of
 from stellwerk.server.bulk import change_many
 from stellwerk.server.bulk_models import ChangedMany, ChangeMany
-from stellwerk.server.checkpoint_models import checkpoint_view
+from stellwerk.server.checkpoint_showing import with_checkpoint
 from stellwerk.server.models import (
     Batch,
     CancelBody,
@@ -222,9 +221,7 @@ async def show_workload(ref: FromPath[str], request: AnyRequest, services: Given
     folders, told = await services.folders(workload), await services.telemetry(workload)
     view = services.engine.view() if workload.phase == "Pending" else None
     page = await asyncio.to_thread(services.pages.show, workload, folders, told, view)
-    if services.checkpoint_home is not None:
-        saved = await asyncio.to_thread(services.checkpoint_home.told, workload.id)
-        page = replace(page, checkpoint=checkpoint_view(saved))
+    page = await with_checkpoint(page, services.checkpoint_home)
     return seeing(request).show(page)
 
 

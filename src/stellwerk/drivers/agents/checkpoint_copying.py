@@ -1,0 +1,230 @@
+"""Copies home what is whole of the checkpoints of runs, while they are live and when they are over.
+
+Only what is missing is read, and a copy counts when all of it has come. It is taken only from the
+hosts of the newest run that was ordered, and only while that is the newest that began there.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from stellwerk.core.model.ids import RunId, workload_of
+from stellwerk.drivers.agents.checkpoint_places import Held, Place, fetch
+from stellwerk.drivers.agents.checkpoint_store import CheckpointStore, Running, Whole
+from stellwerk.drivers.base import DriverError, Saved
+from stellwerk.runtime.carrying import Piece
+from stellwerk.runtime.checkpoints import step_of
+
+log = logging.getLogger("stellwerk.drivers")
+
+EVERY_S = 10.0
+AT_ONCE = 2
+"""So many workloads are copied at a time for each cluster."""
+
+
+class CopiesHome:
+    """What goes on between the machines and the store; ``pace_bytes_s`` (0: any) bounds copies."""
+
+    def __init__(
+        self, store: CheckpointStore, now_ms: Callable[[], int], pace_bytes_s: int = 0
+    ) -> None:
+        self.store = store
+        self.now_ms = now_ms
+        self._pace_bytes_s = pace_bytes_s
+        self.places: dict[str, Place] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, name: str, place: Place) -> None:
+        """Says by which name (`CLUSTER/NODE`) a machine is reached."""
+        self.places[name] = place
+
+    @contextlib.asynccontextmanager
+    async def alone(self, workload: str) -> AsyncIterator[None]:
+        """Lets nobody else copy or bring a workload's meanwhile."""
+        lock = self._locks.setdefault(workload, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():
+                self._locks.pop(workload, None)
+
+    # while it runs
+
+    async def watch(self, live: Callable[[], Iterable[RunId]]) -> None:
+        """Copies what has become whole of the runs that are live, until it is cancelled."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def look(workload: str) -> None:
+            async with slots:
+                await self._try(workload, over=False)
+
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await asyncio.gather(*(look(one) for one in dict.fromkeys(map(workload_of, live()))))
+
+    def ended(self, run: RunId, generation: int) -> None:
+        """A run is over: the rest of what it left is copied."""
+
+        async def rest() -> None:
+            workload = workload_of(run)
+            running = await asyncio.to_thread(self.store.running, workload)
+            if running is not None and running.generation == generation and not running.final:
+                await self._try(workload, over=True)
+
+        self._do(rest())
+
+    def not_begun(self, run: RunId, generation: int) -> None:
+        """A start was refused: what it was to replace is the newest again."""
+
+        async def back() -> None:
+            workload = workload_of(run)
+            async with self.alone(workload):
+                running = await asyncio.to_thread(self.store.running, workload)
+                if running is None or running.generation != generation:
+                    return
+                if running.before is not None:
+                    await asyncio.to_thread(self.store.says, workload, running.before)
+                else:
+                    await asyncio.to_thread(self.store.remove, workload)
+
+        self._do(back())
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Copies nothing more; what has come is gone on from."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _try(self, workload: str, *, over: bool) -> None:
+        try:
+            async with self.alone(workload):
+                await self.carry_alone(workload, over=over)
+        except DriverError as error:
+            log.info("checkpoints of %s: %s", workload, error.message)
+        except OSError as error:
+            log.warning("checkpoints of %s can't be kept: %s", workload, error)
+        except Exception:
+            log.exception("a fault while checkpoints of %s were copied", workload)
+
+    async def carry(self, workload: str, *, over: bool = False) -> None:
+        """Copies what is whole on its machines and isn't here. Raises DriverError."""
+        async with self.alone(workload):
+            await self.carry_alone(workload, over=over)
+
+    async def carry_alone(self, workload: str, *, over: bool) -> None:
+        """The same for whoever is alone with it already."""
+        running = await asyncio.to_thread(self.store.running, workload)
+        if running is None or running.final:
+            return
+        places = [self.places.get(node) for node in running.nodes]
+        there = [place for place in places if place is not None and place.is_up]
+        if len(there) < len(places):
+            return
+        looks = [await place.look("settled", workload, over=over) for place in there]
+        if any(look.generation != running.generation for look in looks):
+            return  # it hasn't begun there, or the machine was set up anew
+        newest = await asyncio.to_thread(self.store.newest, workload)
+        states = tuple(look.state for look in looks)
+        if not any(states) or (newest is not None and newest.states == states):
+            if over or running.trouble:
+                running = replace(running, final=over, trouble="", told=None)
+                await asyncio.to_thread(self.store.says, workload, running)
+            return
+        told = max((one for look in looks for one in look.found), key=age_of, default=None)
+        running = replace(running, told=told)
+        await asyncio.to_thread(self.store.says, workload, running)
+        await self._copy(workload, running, there, over=over)
+
+    async def _copy(
+        self, workload: str, running: Running, places: Sequence[Place], *, over: bool
+    ) -> None:
+        began_ms = self.now_ms()
+        try:
+            held = [await place.hold(workload, over=over) for place in places]
+            parts = in_step(held)
+            if parts is None and not over:
+                return  # its hosts haven't saved the same step yet
+            parts = parts or [one.pieces for one in held]
+            trouble = await self._fetch(workload, places, parts)
+        finally:
+            for place in places:
+                with contextlib.suppress(DriverError):
+                    await place.let_go(workload)
+        if trouble:
+            log.warning("checkpoints of %s: %s", workload, trouble)
+            await asyncio.to_thread(self.store.says, workload, replace(running, trouble=trouble))
+            return
+        names = {piece.path for part in parts for piece in part}
+        found = {one.name: one for each in held for one in each.look.found if one.name in names}
+        now_ms = self.now_ms()
+        whole = Whole(
+            generation=running.generation,
+            nodes=running.nodes,
+            states=tuple(one.look.state for one in held),
+            found=tuple(sorted(found.values(), key=age_of)),
+            parts=tuple(tuple(part) for part in parts),
+            taken_ms=now_ms,
+            took_ms=now_ms - began_ms,
+        )
+        if whole.found:
+            await asyncio.to_thread(self.store.keep, workload, whole)
+        done = replace(running, told=None, trouble="", final=over)
+        await asyncio.to_thread(self.store.says, workload, done)
+
+    async def _fetch(
+        self, workload: str, places: Sequence[Place], parts: Sequence[Sequence[Piece]]
+    ) -> str:
+        """Brings what isn't here; why there is no room, if there is none."""
+        content = self.store.content(workload)
+        everything = [piece for part in parts for piece in part]
+        missing = await asyncio.to_thread(self.store.missing, workload, everything)
+        trouble = await asyncio.to_thread(self.store.check_room, missing)
+        if trouble:
+            return trouble
+        content.path("0" * 64).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        wanted = {piece.hash for piece in missing}
+        for place, part in zip(places, parts, strict=True):
+            for piece in part:
+                if piece.hash in wanted:
+                    await fetch(place, workload, piece, content, self._pace_bytes_s)
+                    wanted.discard(piece.hash)
+        return ""
+
+
+def in_step(held: Sequence[Held]) -> list[list[Piece]] | None:
+    """What hosts of one run have together: nothing newer than a step that all have saved.
+
+    None where those that save by steps have none in common.
+    """
+    steps = [known for one in held if (known := {each.step for each in one.look.found} - {None})]
+    if len(steps) < 2:
+        return [one.pieces for one in held]
+    common = set.intersection(*steps)
+    if not common:
+        return None
+    last = max(step for step in common if step is not None)
+    return [
+        [
+            piece
+            for piece in one.pieces
+            if (step := step_of(piece.path.partition("/")[0])) is None or step <= last
+        ]
+        for one in held
+    ]
+
+
+def age_of(one: Saved) -> tuple[int, int, str]:
+    """By which the newest of some is found."""
+    return one.modified_ms, one.step or 0, one.name
