@@ -17,10 +17,9 @@ from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.place.bounded import Bounded
-from stellwerk.core.place.candidates import answering, avoided, cannot, serves
 from stellwerk.core.place.decide import Chosen, chosen, rank, reasons_of, waiting
 from stellwerk.core.place.found import Found
-from stellwerk.core.place.lacks import Credit, Far, credit
+from stellwerk.core.place.keeping import nearest
 from stellwerk.core.place.limited import Limited, charged
 from stellwerk.core.place.preempting import is_free, promise
 from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, Why, quotas_of
@@ -303,24 +302,10 @@ class _Cycle:
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
         if not overtaken or self.kept >= KEPT_AT_ONCE or bounded.limited.full(shape.shape):
             return
-        nearest: tuple[Far, int, str, Credit] | None = None
-        rooms = bounded.allowed(shape.shape, shape.id)
-        replicas, avoid = shape.shape.num_nodes, avoided(shape.shape, rooms)
-        for index, alternative, room in answering(shape.shape, rooms):
-            if cannot(room.cluster, alternative) or not serves(room.cluster, shape.shape.person):
-                continue
-            if not bounded.may(shape.shape, shape.id, room.cluster.name, index):
-                continue
-            left, request = room.without(avoid), alternative.request
-            can = left.whole.can((shape.id, index, bool(avoid)), request, replicas)
-            given = credit(left.open, left.whole.room, request, replicas, can)
-            if given is not None:
-                key = (given.far, index, room.cluster.name)
-                if nearest is None or key < nearest[:3]:
-                    nearest = (*key, given)
-        if nearest is not None:
-            self._changes(nearest[2], nearest[3].parts)
-            self.by_name[nearest[2]].keep(nearest[3].parts, head.name)
+        found = nearest(shape, bounded)
+        if found is not None:
+            self._changes(found.cluster, found.parts)
+            self.by_name[found.cluster].keep(found.parts, head.name)
             self.kept += 1
 
     def told(self) -> list[Action]:
