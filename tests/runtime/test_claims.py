@@ -68,12 +68,20 @@ def test_a_process_that_died_holds_nothing(place: Path) -> None:
 
 def test_nonsense_and_traps_are_passed_over(place: Path) -> None:
     """Amounts that can't be count as nothing; links, pipes and other names are never opened."""
-    claims.claim("/one", "w-1-1", {"cpus_milli": -5, "memory_bytes": 1 << 70, "gpus": {"x": 1}})
+    claims.claim("/one", "w-1-1", {"cpus_milli": -5, "memory_bytes": 1 << 70, "gpus": {"x": 1, "9" * 5000: 1}})
     (file,) = place.iterdir()
     stem = file.name.rpartition("-")[0]
     (place / f"{stem}-{'0' * 12}.json").symlink_to(file)
     os.mkfifo(place / f"{stem}-{'1' * 12}.json")
     (place / f"{stem}-{'2' * 12}.json").write_text("[" * 50_000)
+    said = json.loads(file.read_text())
+    for digit, field, number in (
+        ("3", "pid", 2**70),
+        ("4", "pid", float("inf")),
+        ("5", "starttime", float("inf")),
+    ):
+        content = json.dumps({**said, field: number})
+        (place / f"{stem}-{digit * 12}.json").write_text(content)
     (place / "notes.txt").write_text("hello")
     (told,) = claims.of_others("/other")
     assert (told["cpus_milli"], told["memory_bytes"], told["gpus"]) == (0, 0, {})

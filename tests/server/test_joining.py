@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 import ipaddress
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from cryptography.x509.oid import NameOID
 from stellwerk.config import load
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.runtime.dialing import Refused, Server, fetch, upgrade
+from stellwerk.server import joining
 from stellwerk.server.join_tokens import JoinTokens
 from stellwerk.server.joining import Address
 from stellwerk.testing.driver_session import Program, Session
@@ -165,3 +167,62 @@ def test_no_token_travels_in_clear(
     with pytest.raises(Refused) as refused:
         upgrade(Server("http://192.0.2.1:7443"), "token", WISH)
     assert refused.value.code == "in-clear"
+
+
+def test_what_joins_at_once_is_all_kept(tmp_path: Path) -> None:
+    """Each machine's secret outlasts the others', of two with one name one is taken in, and what is
+    taken back meanwhile stays so.
+    """
+    tokens = JoinTokens(tmp_path)
+
+    async def scene() -> list[str]:
+        gone, _ = await tokens.make(CLUSTER, 60_000, now_ms(), "ada")
+        joins = [tokens.join(CLUSTER, f"pc{n}", f"m-{n}", 1) for n in range(20)]
+        twins = [tokens.join(CLUSTER, "twin", f"t-{n}", 1) for n in range(2)]
+        *secrets, one, other, _ = await asyncio.gather(
+            *joins, *twins, tokens.revoke(CLUSTER, gone.id)
+        )
+        assert [bool(one), bool(other)] == [True, False]
+        return [str(secret) for secret in secrets]
+
+    secrets = asyncio.run(scene())
+    again = JoinTokens(tmp_path)
+    again.load()
+    assert all(again.member_of(secret) for secret in secrets)
+    assert again.tokens(CLUSTER, now_ms()) == []
+
+
+def test_strangers_are_hung_up_on_and_known_machines_still_get_in(
+    place: JoinedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections that say nothing, or what is no TLS, hold no more than their number for a time;
+    nonsense is answered or hung up on, and nothing of it reaches the log as a mistake.
+    """
+    monkeypatch.setattr(joining, "MOST_STRANGERS", 3)
+    monkeypatch.setattr(joining, "HEAD_S", 0.5)
+
+    def silent() -> list[socket.socket]:
+        return [socket.create_connection(("127.0.0.1", place.port)) for _ in range(8)]
+
+    async def scene() -> None:
+        driver = place.driver()
+        opening = asyncio.create_task(driver.open())
+        _, good = await place.tokens.make(CLUSTER, 60_000, now_ms(), "ada")
+        sockets = await asyncio.to_thread(silent)
+        server, ask = Server(place.url, str(place.folder / "cert.pem")), asyncio.to_thread
+        for _ in range(200):
+            try:
+                stream, said = await ask(upgrade, server, good, WISH)
+            except OSError:
+                await asyncio.sleep(0.05)
+                continue
+            break
+        assert said["secret"]
+        stream.sendall(b"[" * 100_000 + b"\n")
+        assert await ask(stream.recv, 1) == b"", "what it has said of itself isn't taken"
+        for one in (stream, *sockets):
+            one.close()
+        opening.cancel()
+        await driver.close()
+
+    asyncio.run(scene())

@@ -24,6 +24,7 @@ FOLDER = "/var/tmp/stellwerk-claims"  # noqa: S108 - sticky, and what lies there
 _LARGEST = 64 * 1024
 _MOST = 10_000
 _NAME = re.compile(r"(\d{1,10})-([0-9a-f]{12})-[0-9a-f]{12}\.json")
+_INDEX = re.compile(r"[0-9]{1,4}")
 _FIELDS = ("cpus_milli", "memory_bytes")
 
 
@@ -102,8 +103,8 @@ def _said(path: str, uid: int, boot: str) -> Optional[dict[str, Any]]:
         if not alive and uid == os.getuid():
             os.unlink(path)
         good = alive and isinstance(said["holds"], dict)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        return None  # whoever wrote that mustn't keep anybody from looking
     return said if good else None
 
 
@@ -155,7 +156,7 @@ def _gpus(holds: dict[str, Any]) -> dict[str, int]:
     said = holds.get("gpus")
     if not isinstance(said, dict):
         return {}
-    return {str(index): _amount(size) for index, size in said.items() if str(index).isdecimal()}
+    return {index: _amount(size) for index, size in said.items() if _INDEX.fullmatch(index)}
 
 
 def _amount(value: object) -> int:

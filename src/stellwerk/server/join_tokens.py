@@ -56,6 +56,7 @@ class JoinTokens:
     def __init__(self, home: Path) -> None:
         self._path = home / FILE
         self._file = _File()
+        self._changing = asyncio.Lock()
 
     def load(self) -> None:
         """Reads them. Raises StellwerkError `config/joins`."""
@@ -83,8 +84,9 @@ class JoinTokens:
         secret = f"stwj-{secrets.token_urlsafe(32)}"
         id = secrets.token_hex(4)
         token = Token(id, cluster, hash_of(secret), now_ms + ttl_ms, now_ms, actor)
-        held = tuple(one for one in self._file.tokens if one.until_ms > now_ms)
-        await self._keep(msgspec.structs.replace(self._file, tokens=(*held, token)))
+        async with self._changing:
+            held = tuple(one for one in self._file.tokens if one.until_ms > now_ms)
+            await self._keep(msgspec.structs.replace(self._file, tokens=(*held, token)))
         return token, secret
 
     def token_of(self, secret: str, now_ms: int) -> Token | None:
@@ -100,34 +102,45 @@ class JoinTokens:
         return next((one for one in self._file.members if one.hash == found), None)
 
     async def join(self, cluster: str, node: str, machine_id: str, now_ms: int) -> str:
-        """Takes a machine in, under a secret that is its own from now on."""
+        """Takes a machine in, under a secret that is its own from now on.
+
+        Gives "", and takes in nobody, where another machine has that name.
+        """
         secret = f"stwm-{secrets.token_urlsafe(32)}"
         member = Member(cluster, node, machine_id, hash_of(secret), now_ms)
-        others = [one for one in self._file.members if (one.cluster, one.node) != (cluster, node)]
-        await self._keep(msgspec.structs.replace(self._file, members=(*others, member)))
+        async with self._changing:
+            place = (cluster, node)
+            same = [one for one in self._file.members if (one.cluster, one.node) == place]
+            if any(one.machine_id != machine_id for one in same):
+                return ""
+            others = tuple(one for one in self._file.members if one not in same)
+            await self._keep(msgspec.structs.replace(self._file, members=(*others, member)))
         return secret
 
     async def revoke(self, cluster: str, which: str = "") -> list[str]:
         """Takes back a token or a machine's secret, or ("") all of a cluster; gives what went."""
-        gone = [
-            name
-            for name, of in (
-                *((one.id, one.cluster) for one in self._file.tokens),
-                *((one.node, one.cluster) for one in self._file.members),
+        async with self._changing:
+            gone = [
+                name
+                for name, of in (
+                    *((one.id, one.cluster) for one in self._file.tokens),
+                    *((one.node, one.cluster) for one in self._file.members),
+                )
+                if of == cluster and which in {"", name}
+            ]
+            file = _File(
+                tokens=tuple(
+                    one for one in self._file.tokens if one.cluster != cluster or one.id not in gone
+                ),
+                members=tuple(
+                    one
+                    for one in self._file.members
+                    if one.cluster != cluster or one.node not in gone
+                ),
             )
-            if of == cluster and which in {"", name}
-        ]
-        file = _File(
-            tokens=tuple(
-                one for one in self._file.tokens if one.cluster != cluster or one.id not in gone
-            ),
-            members=tuple(
-                one for one in self._file.members if one.cluster != cluster or one.node not in gone
-            ),
-        )
-        if gone:
-            await self._keep(file)
-        return gone
+            if gone:
+                await self._keep(file)
+            return gone
 
     async def _keep(self, file: _File) -> None:
         try:

@@ -5,7 +5,6 @@ a certificate only this machine is listened to, so that no token ever travels in
 """
 
 import asyncio
-import contextlib
 import ipaddress
 import json
 import logging
@@ -30,6 +29,8 @@ HEAD_S = 10.0
 FOUND_S = 120.0
 """So long a machine may take to fetch the runtime."""
 STREAM_BYTES = 1 << 20
+MOST_STRANGERS = 200
+"""So many connections at once may be of somebody who hasn't shown a token or a secret yet."""
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -105,22 +106,70 @@ class Doorman:
         self._clusters = clusters
         self._tokens = tokens
         self._now_ms = now_ms
-        self._server: asyncio.Server | None = None
+        self._runtime = b""
+        self._bound: socket.socket | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._strangers: set[asyncio.Task[None]] = set()
+        self._visits: set[asyncio.Task[None]] = set()
 
     async def listen(self, address: Address) -> str:
         """Begins to listen; gives the address. Raises StellwerkError."""
         context = _context(address) if address.cert else None
-        bound = bind_tcp(address.listen)
-        self._server = await asyncio.start_server(
-            self._meet, sock=bound, ssl=context, limit=STREAM_BYTES
+        self._bound = bind_tcp(address.listen)
+        self._bound.setblocking(False)
+        self._bound.listen(MOST_STRANGERS)
+        host, port = self._bound.getsockname()[:2]
+        self._listening = asyncio.create_task(
+            self._accept_all(self._bound, context), name="doorman"
         )
-        host, port = bound.getsockname()[:2]
         return f"{host}:{port}"
 
     def close(self) -> None:
         """Listens no more."""
-        if self._server is not None:
-            self._server.close()
+        if self._listening is not None and self._bound is not None:
+            self._listening.cancel()
+            self._bound.close()
+
+    async def _accept_all(self, bound: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Strangers can't use up what the whole server may have open: beyond a number they are
+        hung up on. Machines dial again.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(bound)
+            except OSError as error:
+                log.warning("nobody can dial in for a moment: %s", error)
+                await asyncio.sleep(1.0)
+                continue
+            if len(self._strangers) >= MOST_STRANGERS:
+                connection.close()
+                continue
+            visit = asyncio.create_task(self._receive(connection, context), name="visit")
+            for visits in (self._strangers, self._visits):
+                visits.add(visit)
+                visit.add_done_callback(visits.discard)
+
+    def _is_known(self) -> None:
+        """Whoever is spoken with now has shown who they are."""
+        visit = asyncio.current_task()
+        self._strangers -= {visit} if visit is not None else set()
+
+    async def _receive(self, connection: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=STREAM_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol,
+                connection,
+                ssl=context,
+                ssl_handshake_timeout=HEAD_S if context else None,
+            )
+        except OSError:
+            connection.close()  # that was no TLS, or took too long
+            return
+        await self._meet(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -130,7 +179,7 @@ class Doorman:
         except No as no:
             body = json.dumps({"code": no.code, "message": no.message}).encode()
             await _say(writer, no.status, body)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except (OSError, ValueError, EOFError, RecursionError, asyncio.LimitOverrunError):
             writer.close()  # whoever that was can try again
         except Exception:
             log.exception("somebody who dialled in could not be answered")
@@ -139,16 +188,18 @@ class Doorman:
     async def _answer(self, head: bytes, streams: Streams) -> None:
         method, path, headers = _parsed(head)
         if method == "GET" and path == "/runtime.pyz":
-            from stellwerk.runtime.bundle import packed
+            if not self._runtime:
+                from stellwerk.runtime.bundle import packed
 
-            await _say(streams[1], 200, packed(), "application/octet-stream")
+                self._runtime = packed()
+            await _say(streams[1], 200, self._runtime, "application/octet-stream")
             return
         if method != "GET" or path != "/join" or headers.get("upgrade") != PROTOCOL:
             raise No(404, "not-here", "there is nothing at this address but machines that join")
         bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
         try:
             wish = msgspec.json.decode(headers.get("stellwerk-join", ""), type=Wish)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise No(400, "bad-request", f"what it wants can't be read: {error}") from error
         if wish.channel:
             await self._channel(wish, bearer, streams)
@@ -160,6 +211,7 @@ class Doorman:
         driver = self._clusters.joined(member.cluster) if member is not None else None
         if driver is None:
             raise _not_wanted()
+        self._is_known()
         await _switch(streams[1], {})
         if not driver.waiting.brings(wish.channel, streams):
             streams[1].close()
@@ -169,6 +221,7 @@ class Doorman:
         driver = self._clusters.joined(member.cluster)
         if driver is None:
             raise _not_wanted()
+        self._is_known()
         told: dict[str, Any] = {
             "node": member.node,
             "key": driver.key,
@@ -196,11 +249,10 @@ class Doorman:
             raise _not_wanted()
         if _NODE.fullmatch(wish.name) is None:
             raise No(400, "name", f"`{wish.name[:80]}` can't be a node's name: --name NAME")
-        for other in self._tokens.members(token.cluster):
-            if other.node == wish.name and other.machine_id != wish.machine_id:
-                message = f"{token.cluster} has another machine `{wish.name}`: --name NAME"
-                raise No(409, "name", message)
         secret = await self._tokens.join(token.cluster, wish.name, wish.machine_id, now_ms)
+        if not secret:
+            message = f"{token.cluster} has another machine `{wish.name}`: --name NAME"
+            raise No(409, "name", message)
         await self._clusters.keep_member(token.cluster, wish.name)
         return Member(token.cluster, wish.name, wish.machine_id, "", now_ms), secret
 
@@ -243,10 +295,13 @@ async def _say(
     writer: asyncio.StreamWriter, status: int, body: bytes, kind: str = "application/json"
 ) -> None:
     head = f"HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-    with contextlib.suppress(OSError):
-        writer.write(f"{head}Connection: close\r\n\r\n".encode("ascii") + body)
-        await writer.drain()
+    writer.write(f"{head}Connection: close\r\n\r\n".encode("ascii") + body)
     writer.close()
+    try:
+        async with asyncio.timeout(FOUND_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):  # who reads too slowly can't hold on for ever
+        writer.transport.abort()
 
 
 def _keep_alive(writer: asyncio.StreamWriter) -> None:
