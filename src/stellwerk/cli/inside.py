@@ -34,7 +34,7 @@ def window() -> tuple[int, int]:
 
 def carry(session: ExecSession, *, stdin: bool, terminal: bool) -> int:
     """Until the command has ended; its exit code. A second Ctrl-C hangs up and gives 130."""
-    feeder = _Feeder(session, stdin=stdin)
+    feeder = _Feeder(session, stdin=stdin, terminal=terminal)
     session.on_room = feeder.look
     with _raw() if terminal and stdin else contextlib.nullcontext(), _signals(feeder, terminal):
         feeder.start()
@@ -68,9 +68,10 @@ def _write(descriptor: int, data: bytes) -> None:
 class _Feeder:
     """Says to the command what is typed and what happens here; the only one who says anything."""
 
-    def __init__(self, session: ExecSession, *, stdin: bool) -> None:
+    def __init__(self, session: ExecSession, *, stdin: bool, terminal: bool) -> None:
         self._session = session
         self._gives = stdin
+        self._is_terminal = terminal
         self._told, self._tell = os.pipe()
         os.set_blocking(self._tell, False)
         self._is_over = False
@@ -117,8 +118,12 @@ class _Feeder:
                 data = b""  # a terminal that has gone, or a folder: nothing can be read
             if data:
                 self._session.write(data)
+                return
+            self._gives = False
+            if self._is_terminal:
+                # Raw, it gives Ctrl-D as a key: it was closed, and nobody has said an end.
+                self._session.interrupt()
             else:
-                self._gives = False
                 self._session.close_input()
 
 
