@@ -77,3 +77,36 @@ def test_how_waiting_work_stands_and_who_holds_what_it_lacks(stage: Stage) -> No
     assert [one["id"] for one in items] == [one["id"] for one in work[2:]]
     assert items[0]["reasons"][0]["code"] == "queue_quota"
     assert set(items[0]["held_by"]) == {*names[:2]}
+
+
+def test_shares_over_time_and_the_numbers_of_now(stage: Stage) -> None:
+    """What was held by queue and person; the same as metrics, for everybody who may look."""
+    half = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nadmissionFairSharing:\n"
+    apply(stage, f"{TEAM}---\n{half}  usageHalfLifeTime: 1h\n")
+    work = [submit(stage) for _ in range(3)]
+    for one in work[:2]:
+        stage.started(one["id"])
+    stage.until(lambda: stage.get("/v1/fair").json["queues"][1]["pairs"][0]["held_h"], "it lasts")
+    told = stage.get("/v1/fair").json
+    cohort, queue = told["queues"]
+    assert (cohort["name"], queue["pairs"][0]["part"]) == ("lab", 1.0)
+    assert cohort["pairs"][0]["held_h"] == queue["pairs"][0]["held_h"] > 0
+    assert (queue["pairs"][0]["borrowed_h"], queue["pairs"][0]["own_part"]) == (0.0, 1.0)
+    assert told["half_life_ms"] == 3_600_000
+    assert told["past_use"][0]["local_queue"] == "default/team"
+    assert told["past_use"][0]["used"]["cpu"] > 0
+    answer = stage.get("/metrics")
+    assert (answer.status, answer.headers["content-type"][:10]) == (200, "text/plain")
+    page = answer.body.decode()
+    for line in (
+        'kueue_pending_workloads{cluster_queue="team",status="active"} 1',
+        'kueue_admitted_active_workloads{cluster_queue="team"} 2',
+        (
+            'kueue_cluster_queue_nominal_quota{cohort="lab",cluster_queue="team",flavor="here",'
+            'resource="cpu"} 2'
+        ),
+        'kueue_quota_reserved_wait_time_seconds_count{cluster_queue="team"} 2',
+        "# TYPE kueue_quota_reserved_wait_time_seconds histogram",
+        'stellwerk_workloads{phase="Pending"} 1',
+    ):
+        assert f"{line}\n" in page, line

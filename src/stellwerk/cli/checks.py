@@ -12,7 +12,7 @@ from stellwerk import __version__
 from stellwerk.cli.render.clusters import facts_age, free
 from stellwerk.cli.render.units import duration, plural, rfc3339, size
 from stellwerk.cli.session import now_ms
-from stellwerk.client.ahead import Calibrated
+from stellwerk.client.ahead import Calibrated, Foretold
 from stellwerk.client.api import Client
 from stellwerk.client.fleet import ClusterView
 from stellwerk.config import Settings, load
@@ -61,6 +61,7 @@ def all_checks() -> list[Check]:
             status = client.server_status()
             clusters = client.clusters()
             calibration = client.calibration()
+            foretold = client.foretold()
     except StellwerkError as error:
         return [*checks, *(Check("FAIL", p.message, p.help) for p in error.problems)]
     up = "was started" if started else f"up {duration(status.uptime_ms)}"
@@ -78,6 +79,7 @@ def all_checks() -> list[Check]:
     if not clusters:
         checks.append(Check("warn", "no cluster has been looked at yet", "try again in a moment"))
     checks += check_predictions(calibration)
+    checks += check_forecasts(foretold)
     return checks
 
 
@@ -97,6 +99,29 @@ def check_predictions(calibration: dict[str, Calibrated]) -> Iterator[Check]:
         yield Check("warn", told, remedy)
     else:
         yield Check("ok", told)
+
+
+def check_forecasts(told: Foretold | None) -> Iterator[Check]:
+    """Whether work starts when it was forecast to; of few starts nothing is concluded."""
+    if told is None or not told.starts + told.unknown:
+        return
+    dark = f", and of {told.unknown} nobody could tell" if told.unknown else ""
+    if not told.starts:
+        yield Check("ok", f"no start came that had been forecast with a time{dark}")
+        return
+    p50, p90 = (round(100 * one / told.starts) for one in (told.within_p50, told.within_p90))
+    off = duration((told.early_ms + told.late_ms) / told.starts)
+    ahead = duration(told.ahead_ms / told.starts)
+    few = " (too few to say much)" if told.starts < ENDS_THAT_TELL else ""
+    message = (
+        f"of {plural(told.starts, 'forecast start')}, told {ahead} ahead on average, {p50} % came "
+        f"by the median and {p90} % by the 90 % quantile; {off} off on average{dark}{few}"
+    )
+    if told.starts >= ENDS_THAT_TELL and p90 < LEAST_WITHIN_P90:
+        remedy = "take starts for later than forecast: others come in between, or runs last longer"
+        yield Check("warn", message, remedy)
+    else:
+        yield Check("ok", message)
 
 
 def check_home(settings: Settings) -> Check:

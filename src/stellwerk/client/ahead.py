@@ -40,12 +40,27 @@ class Calibrated(Struct):
     within_p90: int = 0
 
 
+class Foretold(Struct):
+    """How starts came that had been forecast, since the server began."""
+
+    starts: int = 0
+    within_p50: int = 0
+    within_p90: int = 0
+    unknown: int = 0
+    early_ms: int = 0
+    late_ms: int = 0
+    ahead_ms: int = 0
+
+
 class Forecasts(Struct):
-    """Those asked for that wait, or the first in line; how right past lengths were, by basis."""
+    """Those asked for that wait, or the first in line; how right past lengths were, by basis, and
+    how right forecasts of starts.
+    """
 
     items: list[Expected] = []
     seq: int = 0
     calibration: dict[str, Calibrated] = {}
+    starts: Foretold | None = None
 
 
 class Planned(Struct):

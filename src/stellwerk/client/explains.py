@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from stellwerk.client.ahead import Forecasts, Foretold
 from stellwerk.client.parts import part
 from stellwerk.client.placements import CandidateOf, Difference, Replayed
 from stellwerk.client.requests import Requests
@@ -100,6 +101,10 @@ class IfAnswer(Struct):
 
 class ExplainCalls(Requests):
     """Each endpoint that explains a workload further as a method."""
+
+    def foretold(self) -> Foretold | None:
+        """How right forecasts of starts have been since the server began."""
+        return self._get("/v1/forecast", Forecasts).starts
 
     def explain_cluster(self, name: str, cluster: str, run: int | None = None) -> OnCluster:
         """Everything about one cluster as a candidate of a workload."""

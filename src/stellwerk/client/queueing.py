@@ -178,6 +178,65 @@ class Line(Struct):
     seq: int = 0
 
 
+class FairPair(Struct):
+    """One flavor's resource at a queue or cohort: now, and unit hours since then."""
+
+    flavor: str
+    resource: str
+    nominal: str = ""
+    used: str = "0"
+    borrowed_now: str = "0"
+    held_h: float = 0.0
+    borrowed_h: float = 0.0
+    lent_h: float = 0.0
+    part: float | None = None
+    own_part: float | None = None
+
+
+class FairRow(Struct):
+    """A cohort or queue at its depth below the root; ``share`` is its weighted share now."""
+
+    name: str
+    kind: str = ""
+    depth: int = 0
+    weight: float = 1.0
+    share: float = 0.0
+    pairs: list[FairPair] = []
+
+
+class FairPerson(Struct):
+    """What somebody's runs held, and which part that is of all."""
+
+    who: str
+    gpu_h: float = 0.0
+    cpu_h: float = 0.0
+    gpu_part: float | None = None
+    cpu_part: float | None = None
+    live: int = 0
+
+
+class PastUse(Struct):
+    """What a LocalQueue used, where an amount counts half after each half-life."""
+
+    local_queue: str
+    queue: str = ""
+    weight: float = 1.0
+    used: dict[str, float] = {}
+    weighed: float | None = None
+
+
+class Fair(Struct):
+    """Shares of queues and people over time."""
+
+    queues: list[FairRow] = []
+    people: list[FairPerson] = []
+    past_use: list[PastUse] = []
+    half_life_ms: int = 0
+    since_ms: int = 0
+    until_ms: int = 0
+    seq: int = 0
+
+
 class QueueingCalls(Requests):
     """Each endpoint about queueing as a method."""
 
@@ -208,6 +267,10 @@ class QueueingCalls(Requests):
         """Every reason of what waits, and who holds what it lacks: of these, or the first."""
         query = urlencode([("workload", name) for name in names])
         return tuple(self._get(f"/v1/queueing/line?{query}", Line).items)
+
+    def fair(self, *, since_ms: int = 0) -> Fair:
+        """What queues, cohorts and people held from then on, borrowed and lent."""
+        return self._get(f"/v1/fair?{urlencode({'since_ms': since_ms})}", Fair)
 
     def quota(self, name: str = "") -> tuple[QuotaRow, ...]:
         """The quota trees; with a name, the way to that queue or cohort and what is below it."""

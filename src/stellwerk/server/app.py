@@ -23,6 +23,7 @@ from stellwerk.server.handlers import (
     events,
     execs,
     explain,
+    fair,
     files,
     fleet,
     forecast,
@@ -74,6 +75,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *runtimes.HANDLERS,
     *people.HANDLERS,
     *supposing.HANDLERS,
+    *fair.HANDLERS,
 )
 
 
@@ -126,7 +128,10 @@ def make_app(parts: Parts, access: Access) -> Litestar:
         return Response(document, media_type="application/json")
 
     return Litestar(
-        route_handlers=[Router("/v1", route_handlers=[*HANDLERS, openapi])],
+        route_handlers=[
+            Router("/v1", route_handlers=[*HANDLERS, openapi]),
+            *fair.AT_THE_TOP,
+        ],
         dependencies=_dependencies(parts),
         state=State({"access": access, "find_thing": find_thing}),
         guards=[authorize],

@@ -53,6 +53,8 @@ class Feed:
         self._ring_bytes = 0
         self._watches: dict[str, set[asyncio.Event]] = {}
         self._followers: set[asyncio.Event] = set()
+        self.listeners: list[Callable[[Sequence[ev.Record]], None]] = []
+        """They are given every new record as it is; what they do must be quick."""
 
     @property
     def seq(self) -> int:
@@ -118,6 +120,8 @@ class Feed:
             while len(self._ring) > RING_RECORDS or self._ring_bytes > RING_BYTES:
                 self._ring_bytes -= len(self._ring.popleft().data)
         self._seq = records[-1].seq
+        for listen in self.listeners:
+            listen(records)
         for workload in touched & self._watches.keys():
             for watch in self._watches[workload]:
                 watch.set()

@@ -59,7 +59,10 @@ class Outlook:
                 asked = tuple(dict.fromkeys((*wanted, *first_in_line(view)[:ASKED])))
                 known = await self._ask(view, asked, {})
                 self._last = (now_s + FRESH_S, known)
-            return {id: known[id] for id in wanted if id in known}
+            found = {id: known[id] for id in wanted if id in known}
+        for id, told in found.items():
+            self._services.tally.forecast(id, told)
+        return found
 
     async def of_one_more(self, owner: str, name: str, lowered: Lowered) -> Forecast | None:
         """When a workload could start that isn't submitted."""

@@ -29,6 +29,8 @@ RULES: dict[str, Rule] = {
     "GET /v1/openapi.json": _LOOK,
     "GET /v1/server": _LOOK,
     "GET /v1/usage": Rule("look", within=True),
+    "GET /v1/fair": Rule("look", within=True),
+    "GET /metrics": _LOOK,
     "POST /v1/server/stop": _GOVERN,
     "POST /v1/gc": _GOVERN,
     "POST /v1/workloads": _USE,

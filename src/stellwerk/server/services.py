@@ -17,7 +17,7 @@ from stellwerk.core.lengths import History
 from stellwerk.core.model.commands import Command
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.gates import ARRAY_LABEL
-from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.ids import RunId, WorkloadId
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state import State
@@ -33,6 +33,7 @@ from stellwerk.server.keys import Keys
 from stellwerk.server.pages import Pages
 from stellwerk.server.people import People, alone
 from stellwerk.server.tails import ReadsLogs, Tails
+from stellwerk.server.tally import Tally
 from stellwerk.store import Ack, NewCommand, Store, WorkloadFilter
 
 PROJECT = "default"
@@ -174,6 +175,8 @@ class Services:
         self.engine = engine
         self.clock = clock
         self.feed = Feed(engine, store.records_page, store.seq())
+        self.tally = Tally(self._live_or_known)
+        self.feed.listeners.append(self.tally.take)
         self.pages = Pages(store, engine.usage, clock.now_ms)
         self.tails = Tails(self.driver)
         self.gate = Gate()
@@ -192,6 +195,14 @@ class Services:
         self.applying = asyncio.Lock()
         """Whoever looks at what there is, to change it, does so alone."""
         self._newest_ack = store.inbox_newest()  # a server before this one may have ended amid it
+
+    def _live_or_known(self, id: WorkloadId) -> Workload | None:
+        """A workload as it is now; one that is over, as it was."""
+        live = self.engine.state.workloads.get(id)
+        if live is not None:
+            return live
+        row = self.store.workload(id, "")
+        return row.workload if row is not None else None
 
     def driver(self, cluster: str) -> ReadsLogs:
         """The driver of a cluster; raises DriverError if nothing serves it now."""

@@ -52,12 +52,13 @@ async def used(
     """Reads all workloads, also those that are over, and adds up."""
     now_ms = services.clock.now_ms()
     found = await asyncio.to_thread(
-        lambda: add_up(_all(services, owner), by, since_ms, now_ms, months=months)
+        lambda: add_up(all_workloads(services, owner), by, since_ms, now_ms, months=months)
     )
     return Used(found, since_ms, now_ms, services.store.seq())
 
 
-def _all(services: Services, owner: str) -> Iterator[Workload]:
+def all_workloads(services: Services, owner: str = "") -> Iterator[Workload]:
+    """All that there are and were, of everybody or of one, a page at a time."""
     after = 0
     while True:
         wanted = WorkloadFilter(live=False, owner=owner, after=after, limit=PAGE)

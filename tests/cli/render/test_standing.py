@@ -1,10 +1,22 @@
-"""How waiting work stands, the head of a queue's list, and what if: exact texts."""
+"""How waiting work stands, a queue's head, what if, fairness, the doctor: exact texts."""
 
+from stellwerk.cli.checks import check_forecasts
+from stellwerk.cli.render.fair import lines_of as fair_lines
 from stellwerk.cli.render.standing import queue_lines, standing_lines
 from stellwerk.cli.render.whatif import lines_of
 from stellwerk.cli.terminal import Terminal
-from stellwerk.client.ahead import Fate, Forecast, WhatIf, WhatIfRow
-from stellwerk.client.queueing import OverQuota, PairOf, QueueRow, QuotaRow
+from stellwerk.client.ahead import Fate, Forecast, Foretold, WhatIf, WhatIfRow
+from stellwerk.client.queueing import (
+    Fair,
+    FairPair,
+    FairPerson,
+    FairRow,
+    OverQuota,
+    PairOf,
+    PastUse,
+    QueueRow,
+    QuotaRow,
+)
 from stellwerk.client.standing import Contender, Narrow, Standing, Way
 
 PIPE = Terminal(is_tty=False, colour=False, unicode=True, width=0)
@@ -80,15 +92,58 @@ def test_what_if_reads_before_and_after_and_how_sure() -> None:
         "old\tbob\tstopped\t-\tplanned\tis stopped: to make room for train",
         "next\tbob\tlater\tnot known\t12 of 16\twaits: too little quota",
         (
-            "queue nlp would use 8 nvidia.com/gpu of a100, and may use 4: nothing is stopped for that, "
-            "and nothing more starts until it is less"
+            "queue nlp would use 8 nvidia.com/gpu of a100, and may use 4: nothing is stopped for "
+            "that, and nothing more starts until it is less"
         ),
         "4 workloads as before, 1 of others, which aren't shown to you",
         (
-            "played in 16 futures, without the change and with it, with equal lengths; confidence of "
-            "the starts: 1 high, 1 none"
+            "played in 16 futures, without the change and with it, with equal lengths; confidence "
+            "of the starts: 1 high, 1 none"
         ),
         "of 1 start nobody knows when, with the change",
         "if a, and b",
     ]
     assert lines_of(WhatIf(), PIPE, NOW) == ["nothing changes for anybody who runs or waits"]
+
+
+def test_fair_has_queues_people_and_past_use() -> None:
+    """Each flavor's resource a line; hours with as many digits as matter."""
+    pair = FairPair("a100", GPU, "8", "12", "4", 1204.0, 3.5, 0.02, 0.25, 1 / 3)
+    found = Fair(
+        queues=[FairRow("lab", "cohort", 0), FairRow("nlp", "queue", 1, 2.0, 125.4, [pair])],
+        people=[FairPerson("ada", 10.0, 0.0, 1.0, None, 2)],
+        past_use=[PastUse("a/x", "nlp", 0.0, {"cpu": 1.25}, None)],
+        half_life_ms=3_600_000,
+    )
+    assert fair_lines(found, PIPE) == [
+        (
+            "COHORT / QUEUE\tFLAVOR\tRESOURCE\tNOW\tHELD H\tPART\tFAIR\tBORROWED H\tLENT H"
+            "\tSHARE\tWEIGHT"
+        ),
+        "  nlp\ta100\tnvidia.com/gpu\t12/8\t1,204\t25 %\t33 %\t3.5\t0.02\t125\t2",
+        "(part: of what was held in the tree; fair: of the tree's quota; share: now)",
+        "",
+        "PERSON\tGPU H\tPART\tCPU H\tPART\tLIVE",
+        "ada\t10.0\t100 %\t0\t-\t2",
+        "",
+        "past use of LocalQueues, half of it gone after 1 h 00 min:",
+        "LOCALQUEUE\tQUEUE\tUSED\tWEIGHT\tCOUNTS",
+        "a/x\tnlp\t1.25 cpu\t0\tlast",
+    ]
+    assert fair_lines(Fair(), PIPE) == ["nobody held anything"]
+
+
+def test_the_doctor_says_how_starts_came_and_of_how_few() -> None:
+    """Nothing without a start that was forecast; a warning only where there were enough."""
+    assert list(check_forecasts(None)) == list(check_forecasts(Foretold())) == []
+    [few] = check_forecasts(Foretold(2, 1, 2, 1, 30_000, 30_000, 600_000))
+    assert few.state == "ok"
+    assert few.what == (
+        "of 2 forecast starts, told 5 min ahead on average, 50 % came by the median and 100 % by "
+        "the 90 % quantile; 30.0 s off on average, and of 1 nobody could tell (too few to say "
+        "much)"
+    )
+    [late] = check_forecasts(Foretold(40, 4, 20, 0, 0, 40_000, 0))
+    assert (late.state, bool(late.remedy)) == ("warn", True)
+    [dark] = check_forecasts(Foretold(unknown=3))
+    assert "of 3 nobody could tell" in dark.what

@@ -13,6 +13,7 @@ from stellwerk.server.models import ForecastView
 from stellwerk.server.outlook import ASKED, GivenOutlook, first_in_line, forecast_view
 from stellwerk.server.seeing import AnyRequest, find_seen, seeing
 from stellwerk.server.services import Given
+from stellwerk.server.tally import ForecastTally
 
 WorkloadOf = Annotated[
     list[str] | None,
@@ -32,12 +33,14 @@ class Forecasts(msgspec.Struct, frozen=True):
     """Those asked for that wait, or the first in line.
 
     `calibration` says of past ends how many came within the predicted median and within the 90 %
-    quantile, by what the prediction rested on.
+    quantile, by what the prediction rested on; `starts` how starts came since the server began
+    that had been forecast.
     """
 
     items: list[Expected]
     seq: int
     calibration: dict[Basis, Calibration]
+    starts: ForecastTally
 
 
 @get("/forecast", tags=["workloads"], summary="Forecast")
@@ -62,7 +65,12 @@ async def forecast_starts(
         Expected(one.id, one.name, forecast_view(told[one.id]) if one.id in told else None)
         for one in waiting
     ]
-    return Forecasts(items, services.feed.seq, dict(services.engine.lengths.calibration))
+    return Forecasts(
+        items,
+        services.feed.seq,
+        dict(services.engine.lengths.calibration),
+        services.tally.forecasts,
+    )
 
 
 HANDLERS = [forecast_starts]
