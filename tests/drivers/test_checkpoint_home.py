@@ -15,6 +15,7 @@ from stellwerk.drivers.agents.checkpoint_places import Held, Look
 from stellwerk.drivers.agents.checkpoint_store import Running
 from stellwerk.drivers.base import DriverError, Saved
 from stellwerk.drivers.local.driver import LocalDriver
+from stellwerk.drivers.ssh.following import FollowsJobs
 from stellwerk.runtime.carrying import Piece
 from stellwerk.runtime.messages import PIECE
 from tests.drivers.training import Lab, W
@@ -189,7 +190,7 @@ def test_a_quota_is_told_and_the_last_two_copies_stay(tmp_path: Path) -> None:
         await lab.home.carry(W)
         told = lab.home.told(W)
         assert told is not None
-        assert "may hold 2.9 MiB" in told.trouble
+        assert "may hold 2.86 MiB" in told.trouble
         with pytest.raises(DriverError, match="checkpoint_home_bytes"):
             await lab.start(2, "pc2")
 
@@ -208,6 +209,63 @@ def test_a_start_that_was_refused_leaves_things_as_they_were(lab: Lab) -> None:
         assert lab.home.store.running(W) == Running(1, ("lab/pc1",), final=True)
         lab.two.up = False
         assert await lab.start(3, "pc1") == []
+
+    play(scene())
+
+
+def test_a_run_that_was_ordered_and_never_began_hides_nothing(lab: Lab) -> None:
+    """The server died in between: what the run before it left is the newest."""
+
+    async def scene() -> None:
+        await lab.start(1, "pc1")
+        lab.one.saves(1)
+        await lab.home.carry(W)
+        lab.one.saves(2)
+        await lab.home.prepare(lab.order(2), ["lab/pc1"])
+        assert await lab.start(3, "pc2") == []
+        assert list(lab.two.has()) == ["step-1.pt", "step-2.pt"]
+
+    play(scene())
+
+
+def test_an_older_runtime_is_no_hindrance(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that dials in may have one: the run begins, and its output says what is missing."""
+
+    async def unknown(*_: object, **__: object) -> None:
+        raise DriverError("runtime/unknown_op", "`settled` is no operation", final=False)
+
+    async def scene() -> None:
+        await lab.start(1, "pc1")
+        driver = FollowsJobs()
+        driver.cluster, driver.machines, driver.checkpoint_home = "lab", {}, lab.home
+        monkeypatch.setattr(lab.one, "ask", unknown)
+        found = await driver.follow(lab.order(2), ["pc1"])
+        assert "older runtime" in found["notes"][0]
+        assert await driver.follow(lab.order(1), ["pc1"]) == {}
+
+    play(scene())
+
+
+def test_whoever_changes_something_is_alone(lab: Lab) -> None:
+    """Also where one waits and another comes just as the first one leaves."""
+    inside, most = 0, 0
+
+    async def one() -> None:
+        nonlocal inside, most
+        async with lab.home.alone(W):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    async def scene() -> None:
+        async def again() -> None:
+            await one()
+            await one()
+
+        await asyncio.gather(again(), again(), again())
+        assert most == 1
+        assert not lab.home._locks
 
     play(scene())
 

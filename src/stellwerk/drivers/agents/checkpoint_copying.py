@@ -7,6 +7,7 @@ hosts of the newest run that was ordered, and only while that is the newest that
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from stellwerk.runtime.checkpoints import step_of
 log = logging.getLogger("stellwerk.drivers")
 
 EVERY_S = 10.0
+TOO_OLD = "runtime/unknown_op"
+"""What a runtime of before says: its checkpoints stay where they are."""
 AT_ONCE = 2
 """So many workloads are copied at a time for each cluster."""
 
@@ -37,6 +40,7 @@ class CopiesHome:
         self._pace_bytes_s = pace_bytes_s
         self.places: dict[str, Place] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._wanted: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, name: str, place: Place) -> None:
@@ -47,12 +51,14 @@ class CopiesHome:
     async def alone(self, workload: str) -> AsyncIterator[None]:
         """Lets nobody else copy or bring a workload's meanwhile."""
         lock = self._locks.setdefault(workload, asyncio.Lock())
+        self._wanted[workload] += 1
         try:
             async with lock:
                 yield
         finally:
-            if not lock.locked():
-                self._locks.pop(workload, None)
+            self._wanted[workload] -= 1
+            if not self._wanted[workload]:  # nobody waits for it either
+                del self._locks[workload], self._wanted[workload]
 
     # while it runs
 
@@ -112,7 +118,8 @@ class CopiesHome:
             async with self.alone(workload):
                 await self.carry_alone(workload, over=over)
         except DriverError as error:
-            log.info("checkpoints of %s: %s", workload, error.message)
+            known = error.code == TOO_OLD  # it is said where a run begins
+            log.log(logging.DEBUG if known else logging.INFO, "%s: %s", workload, error.message)
         except OSError as error:
             log.warning("checkpoints of %s can't be kept: %s", workload, error)
         except Exception:

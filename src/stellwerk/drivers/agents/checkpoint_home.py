@@ -96,6 +96,7 @@ class CheckpointHome(CopiesHome):
             running, note = await self._found_anywhere(workload)
             if running is None:
                 return False, note
+        running = await self._begun(workload, running)
         is_given_up = workload != order.workload or running.generation <= order.lost_generation
         if tuple(nodes) == running.nodes:
             lost = await self._without_record(running, workload)
@@ -124,6 +125,22 @@ class CheckpointHome(CopiesHome):
         if running is not None and running.trouble:
             raise _away(running.trouble)
         return False, ""
+
+    async def _begun(self, workload: str, running: Running) -> Running:
+        """The newest run that did begin, as far as that is known: one may have been ordered alone.
+
+        Of one that has begun something is at home, or its machine knows it, or can't be asked.
+        """
+        newest = await asyncio.to_thread(self.store.newest, workload)
+        has_saved = newest is not None and newest.generation >= running.generation
+        places = [self.places.get(node) for node in running.nodes]
+        is_silent = any(place is None or not place.is_up for place in places)
+        if running.before is None or running.told or has_saved or is_silent:
+            return running
+        if len(await self._without_record(running, workload)) < len(places):
+            return running
+        await asyncio.to_thread(self.store.says, workload, running.before)
+        return running.before
 
     async def _without_record(self, running: Running, workload: str) -> list[str]:
         """Hosts of a run that know nothing of it: set up anew, or their disk was wiped."""

@@ -134,7 +134,7 @@ class CheckpointStore:
         if self._most_bytes and bytes_of(self.root) + wanted > self._most_bytes:
             return (
                 f"{more}, and the checkpoint home may hold {show_bytes(self._most_bytes)}: `stw gc "
-                "checkpoints` removes those of ended work, `checkpoint_home_bytes` allows more"
+                "--only checkpoints` removes old ones, `checkpoint_home_bytes` allows more"
             )
         return ""
 

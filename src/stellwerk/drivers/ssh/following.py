@@ -9,6 +9,7 @@ from typing import Any
 
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefused
+from stellwerk.drivers.agents.checkpoint_copying import TOO_OLD
 from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
 from stellwerk.drivers.agents.checkpoint_places import FarPlace
 from stellwerk.drivers.base import (
@@ -21,6 +22,11 @@ from stellwerk.drivers.base import (
 )
 from stellwerk.drivers.ssh.machine import Machine
 from stellwerk.drivers.ssh.reading import ReadsMachines
+
+OLD_RUNTIME = (
+    "a machine of this job has an older runtime, from which checkpoints can't be copied: `stw "
+    "join` anew there"
+)
 
 
 class FollowsJobs(ReadsMachines):
@@ -79,7 +85,12 @@ class FollowsJobs(ReadsMachines):
             note = await self.left_behind(order)
             return {"notes": [note]} if note else {}
         names = [f"{self.cluster}/{node}" for node in nodes]
-        notes = await self.checkpoint_home.prepare(order, names)
+        try:
+            notes = await self.checkpoint_home.prepare(order, names)
+        except DriverError as error:
+            if error.code != TOO_OLD:
+                raise
+            notes = [await self.left_behind(order) or OLD_RUNTIME]
         if len(nodes) > 1 and not notes:
             notes = list(filter(None, [await self.left_behind(order)]))
         return {"notes": notes} if notes else {}
