@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from bench import bulk, calls, path, ssh, start, upload
+from bench import bulk, calls, path, room, ssh, start, upload
 from bench.peers.cache import Peers
 from bench.table import Line, render
 
@@ -15,6 +15,8 @@ PARTS: dict[str, Part] = {
     "server": start.server,
     "path": path.one_job,
     "ssh": ssh.one_job,
+    "room": room.looks,
+    "runtime": room.beside_a_job,
     "many": bulk.many_short_jobs,
     "pending": bulk.many_pending,
     "memory": bulk.memory,
