@@ -244,7 +244,10 @@ class Machines:
 
     async def look(self, name: str) -> Looked:
         """Looks at every machine of a cluster now."""
-        return Looked(name, await look_at_all(self._found(name), ()), added=True)
+        driver = self._found(name)
+        looks = await look_at_all(driver, ())
+        driver.tell_what_was_seen()
+        return Looked(name, looks, added=True)
 
     async def remove(
         self, name: str, services: Services, actor: str, *, purge: bool = False

@@ -279,6 +279,10 @@ class SshDriver(FollowsJobs, TidiesMachines):
             raise troubles[0] if troubles else self._why_unreachable()
         return self._cluster()
 
+    def tell_what_was_seen(self) -> None:
+        """Passes on how the machines were at the last look, to whoever hears the reports."""
+        self._tell(ClusterReport(self._cluster()))
+
     def _cluster(self) -> Cluster:
         machines = list(self.machines.values())
         seen = [each.cluster for each in machines if each.cluster is not None]
