@@ -17,6 +17,7 @@ from stellwerk.client.git import revision_of
 from stellwerk.client.hashes import HashCache
 from stellwerk.client.ignores import GITIGNORE, Ignores
 from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.quantity import show_bytes
 
 NAMED_AT_MOST = 20
 READ_BYTES = 1 << 20
@@ -172,8 +173,7 @@ def _refuse_large(top: str, walk: "_Walk", limits: Limits) -> None:
     more = "" if walk.whole else "more than "
     problem = Problem(
         "workdir/large",
-        f"{top} holds {more}{len(walk.found):,} files with {walk.bytes / 2**30:,.1f} GiB to be "
-        "packed",
+        f"{top} holds {more}{len(walk.found):,} files with {show_bytes(walk.bytes)} to be packed",
         "name data folders in .skyignore or .gitignore, or pack it all with --yes",
     )
     raise TooLargeError([problem])

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from stellwerk.core.data.units import show_data
 from stellwerk.core.model.cluster import Cluster, ScoreObject
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.fleet import SET_LABEL, Contradiction, Fleet, Told
-from stellwerk.core.model.quantity import show_bytes
 from stellwerk.core.model.standing import FactRow, Standing
 from stellwerk.core.place.matching import matches
 from stellwerk.core.place.written import written
@@ -158,7 +158,7 @@ def _listed(cluster: Cluster, told: dict[str, Told], now_ms: int) -> list[standi
     if costs.watts:
         say("watts", f"{costs.watts:g}", "costs")
     if cluster.room_bytes is not None:
-        say("room", show_bytes(cluster.room_bytes), "room_bytes")
+        say("room", show_data(cluster.room_bytes), "room_bytes")
     if cluster.nodes:
         say("nodes", len(cluster.nodes), "nodes")
     return found

@@ -14,16 +14,17 @@ NOW = 1_700_000_000_000
     [
         (0, "0 B"),
         (999, "999 B"),
-        (1000, "1.0 KiB"),
+        (1000, "1000 B"),
         (1024, "1 KiB"),
         (1536, "1.5 KiB"),
         (20 * 2**20, "20 MiB"),
-        (24.4 * 2**30, "24 GiB"),
-        (1000 * 2**30, "1.0 TiB"),
+        (24.4 * 2**30, "24.4 GiB"),
+        (1000 * 2**30, "1000 GiB"),
+        (1300 * 2**30, "1.27 TiB"),
     ],
 )
 def test_sizes(count: float, told: str) -> None:
-    """Three digits, binary units."""
+    """Three digits, or all before the point; binary units."""
     assert size(count) == told
 
 

@@ -16,6 +16,7 @@ from stellwerk.client.fleet import (
     NodeView,
     ScoreView,
 )
+from stellwerk.core.data.units import show_data
 
 T = TypeVar("T")
 NODES = 40
@@ -122,7 +123,7 @@ def _score_columns(now_ms: int) -> list[Column[ScoreView]]:
 def _held_columns() -> list[Column[HeldView]]:
     return [
         Column("data", "DATA", lambda one: one.data),
-        Column("bytes", "BYTES", lambda one: "?" if one.bytes is None else size(one.bytes)),
+        Column("bytes", "BYTES", lambda one: "?" if one.bytes is None else show_data(one.bytes)),
         Column("age", "AGE", lambda one: _age(one.age_ms), right=True),
         Column("source", "SOURCE", lambda one: one.source or "-", grows=True),
     ]

@@ -2,18 +2,12 @@
 
 from datetime import UTC, datetime
 
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+from stellwerk.core.model.quantity import show_bytes
 
 
 def size(count: float) -> str:
-    """`0 B`, `812 KiB`, `1.5 GiB`: three digits at most, binary units."""
-    value = float(count)
-    for unit in _BYTES:
-        if abs(value) < 1000 or unit == _BYTES[-1]:
-            break
-        value /= 1024
-    digits = 0 if unit == "B" or abs(value) >= 10 or value == int(value) else 1
-    return f"{value:.{digits}f} {unit}"
+    """`0 B`, `812 KiB`, `1.54 GiB`: in powers of 1024, as everywhere."""
+    return show_bytes(round(count))
 
 
 def duration(ms: float) -> str:

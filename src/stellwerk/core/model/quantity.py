@@ -163,12 +163,14 @@ def show_cpus(milli: int) -> str:
     return _rounded(milli, 1000, 3)
 
 
-def show_bytes(size: int) -> str:
-    """`17.5 GiB`, for people, to about three digits."""
-    for unit, name in ((PIB, "PiB"), (TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if size >= unit:
-            return f"{_rounded(size, unit, 0 if size >= 100 * unit else 1)} {name}"
-    return f"{size} B"
+def show_bytes(size: int, digits: int = 3, *, down: bool = False) -> str:
+    """`17.5 GiB`, for people: three digits, or all before the point. ``down`` never tells more than
+    it is.
+    """
+    units = ((PIB, "PiB"), (TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
+    unit, name = next((one for one in units if abs(size) >= one[0]), (1, "B"))
+    places = max(0, digits - len(str(abs(size) // unit)))
+    return f"{_rounded(size, unit, places, down=down)} {name}"
 
 
 def show_duration(span_ms: int) -> str:
@@ -232,8 +234,10 @@ def _amount(
     return Amount(value, at_least)
 
 
-def _rounded(value: int, unit: int, digits: int) -> str:
-    scaled = (value * 10**digits * 2 + unit) // (unit * 2)
+def _rounded(value: int, unit: int, digits: int, *, down: bool = False) -> str:
+    if value < 0:
+        return f"-{_rounded(-value, unit, digits)}"
+    scaled = (value * 10**digits * 2 + (0 if down else unit)) // (unit * 2)
     whole, part = divmod(scaled, 10**digits)
     fraction = str(part).rjust(digits, "0").rstrip("0") if digits else ""
     return f"{whole}.{fraction}" if fraction else str(whole)

@@ -2,7 +2,7 @@
 
 from math import ceil
 
-UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+from stellwerk.core.model.quantity import show_bytes
 
 
 def amount(value: int, unit: str, *, down: bool = False) -> str:
@@ -13,7 +13,7 @@ def amount(value: int, unit: str, *, down: bool = False) -> str:
     if unit == "milli":
         return _trimmed(f"{value // 1000}.{value % 1000:03}")
     if unit == "bytes":
-        return _bytes(value, 3, down=down)
+        return show_bytes(value, down=down)
     return str(value)
 
 
@@ -22,23 +22,10 @@ def apart(wanted: int, less: int, unit: str) -> str:
     if unit != "bytes" or wanted == less:
         return amount(wanted, unit)
     for digits in range(3, 20):
-        text = _bytes(wanted, digits, down=False)
-        if text != _bytes(less, digits, down=True) and text != _bytes(less, 3, down=True):
+        text = show_bytes(wanted, digits)
+        if text != show_bytes(less, digits, down=True) and text != show_bytes(less, down=True):
             return text
     return f"{wanted} B"
-
-
-def _bytes(value: int, digits: int, *, down: bool) -> str:
-    """Writes bytes with ``digits`` digits at most, or with all those before the point."""
-    size, unit = next((one for one in UNITS if value >= one[0]), UNITS[1])
-    whole = value // size
-    places = max(0, digits - len(str(whole)))
-    scale = 10**places
-    scaled, rest = divmod(value * scale, size)
-    if not down and 2 * rest >= size:
-        scaled += 1
-    number = f"{scaled // scale}.{scaled % scale:0{places}}" if places else str(scaled)
-    return f"{_trimmed(number)} {unit}"
 
 
 def _trimmed(number: str) -> str:
