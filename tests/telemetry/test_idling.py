@@ -1,5 +1,7 @@
 """For how long a run is idle: what rest explains doesn't count, anything else does."""
 
+from collections.abc import Mapping
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,11 +11,16 @@ from stellwerk.core.model.telemetry import GpuUse
 from stellwerk.telemetry.record import RunRecord
 
 STEP_MS = 5_000
+NOTHING: Mapping[str, int] = {}
 FIRST = RunSample("lab", RunId("w-1-1"), 1_000, 100, 50, 2, guest_cpu_ms=9)
 
 
 def idle_after(
-    steps: int, *, devices: tuple[int, ...] = (), first: RunSample = FIRST, **each: int
+    steps: int,
+    each: Mapping[str, int] = NOTHING,
+    *,
+    devices: tuple[int, ...] = (),
+    first: RunSample = FIRST,
 ) -> int | None:
     """What is known after so many steps, in each of which fields grew by so much."""
     record = RunRecord(devices)
@@ -34,7 +41,7 @@ def test_nothing_at_all_is_idle() -> None:
 )
 def test_a_server_at_rest_is_idle(rest: dict[str, int]) -> None:
     """About 1 % of a processor, and what an open page asks for now and then."""
-    assert idle_after(720, **rest) == 3_600_000
+    assert idle_after(720, rest) == 3_600_000
 
 
 @pytest.mark.parametrize(
@@ -49,7 +56,7 @@ def test_a_server_at_rest_is_idle(rest: dict[str, int]) -> None:
 )
 def test_what_is_used_is_not_idle(use: dict[str, int]) -> None:
     """About 3 % of a processor in all, a download, a key."""
-    idle_ms = idle_after(720, **use)
+    idle_ms = idle_after(720, use)
     assert idle_ms is not None
     assert idle_ms <= 60_000
 

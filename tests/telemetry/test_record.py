@@ -6,8 +6,9 @@ from msgspec.structs import replace
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import RunSample
 from stellwerk.core.model.telemetry import GpuUse
+from stellwerk.telemetry.idling import NEAR_MS
 from stellwerk.telemetry.record import LOOKS_NEAR_MS, RunRecord
-from stellwerk.telemetry.usage import NEAR_MS, UsageLog
+from stellwerk.telemetry.usage import UsageLog
 
 FIRST = RunSample("lab", RunId("w-1-1"), 1_000, memory_bytes=100, cpu_ms=0, processes=2)
 LINE = b'{"step": %d, "name": "loss", "value": 1}\n'

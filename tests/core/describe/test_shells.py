@@ -59,4 +59,6 @@ def test_what_has_no_one_place_is_refused() -> None:
 def test_without_the_flag_nothing_changes() -> None:
     """Commands neither."""
     assert read(FILE).task.name == "train"
-    assert read_command(["x"]).task.idle_limit_ms is None
+    command = read_command(["x"]).task
+    assert isinstance(command, Task)
+    assert command.idle_limit_ms is None
