@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stellwerk.cli import checks
+from stellwerk.client.fleet import ClusterView, DeviceView, NodeView
 from stellwerk.config import load
 from tests.cli.conftest import Stw
 from tests.client.fake_server import FakeServer
@@ -82,3 +83,22 @@ def test_doctor_warns_of_another_version() -> None:
     """A server that was started before an upgrade still runs."""
     assert [check.state for check in checks.check_versions("0.0.9")] == ["warn"]
     assert list(checks.check_versions("0.1.0")) == []
+
+
+def test_doctor_tells_what_is_wrong_with_a_machine_that_is_used() -> None:
+    """A clock, a disk, a sick card: each on its own line with what to do, and no line twice."""
+    fault = "2 uncorrectable memory errors (ECC): `nvidia-smi --gpu-reset -i 0`"
+    node = NodeView(
+        "pc1",
+        note=f"its clock is 3 h ahead; what it tells is put right; GPU 0 gets nothing new: {fault}",
+        disk_bytes=2**27,
+        devices=[DeviceView(0, health="sick", fault=fault), DeviceView(1, health="ok")],
+    )
+    found = list(checks.check_cluster(ClusterView("lab", state="ready", nodes=[node])))
+    assert [(one.state, one.what) for one in found[1:]] == [
+        ("warn", "lab/pc1: its clock is 3 h ahead; what it tells is put right"),
+        ("warn", "lab/pc1: only 128 MiB are left where runs write"),
+        ("FAIL", "lab/pc1: GPU 0: 2 uncorrectable memory errors (ECC)"),
+    ]
+    assert found[-1].remedy == "`nvidia-smi --gpu-reset -i 0`"
+    assert all(one.remedy for one in found[1:])

@@ -14,11 +14,12 @@ from stellwerk.cli.render.units import duration, plural, rfc3339, size
 from stellwerk.cli.session import now_ms
 from stellwerk.client.ahead import Calibrated, Foretold
 from stellwerk.client.api import Client
-from stellwerk.client.fleet import ClusterView
+from stellwerk.client.fleet import ClusterView, NodeView
 from stellwerk.config import Settings, load
 from stellwerk.core.model.errors import StellwerkError
 
 LEAST_DISK = 2 * 2**30
+LEAST_DISK_THERE = 2**28
 OLD_FACTS_MS = 120_000
 DAY_MS = 86_400_000
 ENDS_THAT_TELL = 30
@@ -232,19 +233,31 @@ def check_cluster(cluster: ClusterView) -> Iterator[Check]:
             "stw server logs",
         )
     for node in cluster.nodes:
-        for device in node.devices:
-            if device.fault:
-                what, _, remedy = device.fault.partition(": ")
-                yield Check(
-                    "FAIL", f"{cluster.name}/{node.name}: GPU {device.index}: {what}", remedy
-                )
-            elif device.foreign_bytes:
-                yield Check(
-                    "warn",
-                    f"{node.name}: {size(device.foreign_bytes)} of GPU "
-                    f"{device.index} are held by processes outside Stellwerk",
-                    "stw gpu",
-                )
+        yield from check_node(cluster, node)
+
+
+def check_node(cluster: ClusterView, node: NodeView) -> Iterator[Check]:
+    """What is to be said of a machine that is used, and of its GPUs."""
+    place = f"{cluster.name}/{node.name}"
+    if node.state == "ready":
+        notes = [one for one in node.note.split("; ") if one and " gets nothing new: " not in one]
+        if cluster.state == "ready" and notes:
+            yield Check("warn", f"{place}: {'; '.join(notes)}", "stw clusters")
+        if 0 < node.disk_bytes < LEAST_DISK_THERE:
+            left = f"only {size(node.disk_bytes)} are left where runs write"
+            remedy = "make room there (`stw gc`), or add it anew with another `--folder`"
+            yield Check("warn", f"{place}: {left}", remedy)
+    for device in node.devices:
+        if device.fault:
+            what, _, remedy = device.fault.partition(": ")
+            yield Check("FAIL", f"{place}: GPU {device.index}: {what}", remedy)
+        elif device.foreign_bytes:
+            yield Check(
+                "warn",
+                f"{node.name}: {size(device.foreign_bytes)} of GPU "
+                f"{device.index} are held by processes outside Stellwerk",
+                "stw gpu",
+            )
 
 
 def file_system_of(path: str) -> str:
