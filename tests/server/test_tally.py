@@ -28,7 +28,7 @@ def record(event: ev.Event, at_ms: int) -> ev.Record:
 def planned(at_ms: int, id: WorkloadId = ONE) -> ev.Record:
     """Its start, with quota of `team`."""
     run = RunId(f"{id}-1")
-    place = Allocation("lab", 0, ())
+    place = Allocation("lab", (), 0)
     return record(ev.RunPlanned(id, run, 1, place, DecisionId("d"), Holding("team")), at_ms)
 
 

@@ -4,8 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from stellwerk.core.forecast import compared
+from stellwerk.engine.foresee import Question
+from stellwerk.server import outlook
 from stellwerk.server.reading import read_item
 from tests.server.stage import Stage
 from tests.server.test_queueing import TEAM, apply, submit
@@ -26,7 +30,15 @@ def ask(stage: Stage, *changes: str, status: int = 200, **more: object) -> dict[
     return told
 
 
-def test_changes_are_told_and_not_made(stage: Stage) -> None:
+async def looked_ahead(question: bytes, limit_s: float) -> bytes:
+    """What the program that looks ahead would answer, without its start."""
+    asked = msgspec.json.decode(question, type=Question)
+    assert asked.after is not None
+    assert limit_s > 0
+    return msgspec.json.encode(compared(asked.view, asked.after, asked.known, asked.wanted))
+
+
+def test_changes_are_told_and_not_made(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Quota, files, an end, a priority, a task more; slips all at once."""
     apply(stage, TEAM)
     work = [submit(stage) for _ in range(4)]
@@ -40,6 +52,7 @@ def test_changes_are_told_and_not_made(stage: Stage) -> None:
     assert by_name[names[2]]["before"]["code"] == "queue_quota"
     assert by_name[names[2]]["before"]["forecast"]["likely_ms"] is None
     assert by_name[names[2]]["earlier"] == by_name[names[2]]["futures"] > 0
+    monkeypatch.setattr(outlook, "_run", looked_ahead)
     assert ask(stage, text=TEAM.replace("nominalQuota: 2", "nominalQuota: 3"))["items"]
     assert ask(stage, f"cancel {names[0]}")["items"][0]["name"] == names[2]
     moved = ask(stage, f"priority {names[3]} 9", f"cancel {names[0]}")["items"]
@@ -55,7 +68,9 @@ def test_changes_are_told_and_not_made(stage: Stage) -> None:
     assert stage.phase(names[2]) == "Pending"
 
 
-def test_how_waiting_work_stands_and_who_holds_what_it_lacks(stage: Stage) -> None:
+def test_how_waiting_work_stands_and_who_holds_what_it_lacks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Explained with place, contenders and ways in; the line has every reason and the holders."""
     apply(stage, TEAM)
     work = [submit(stage) for _ in range(4)]
@@ -72,6 +87,7 @@ def test_how_waiting_work_stands_and_who_holds_what_it_lacks(stage: Stage) -> No
     [quota, end] = stage.get(f"/v1/workloads/{names[2]}/explain").json["standing"]["ways"][::-1]
     assert quota["change"] == "quota team here cpu=+1"
     assert end["change"] == f"cancel {names[0]}"
+    monkeypatch.setattr(outlook, "_run", looked_ahead)
     assert ask(stage, end["change"])["items"][0]["name"] == names[2]
     items = stage.get("/v1/queueing/line").json["items"]
     assert [one["id"] for one in items] == [one["id"] for one in work[2:]]
