@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from stellwerk.core.forecast import NO_ARRIVALS, NO_FAILURES, Compared, Forecast
+from stellwerk.core.forecast import NEVER, NO_ARRIVALS, NO_FAILURES, Compared, Forecast
 from stellwerk.core.lower import Lowered
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.ids import WorkloadId
@@ -34,8 +34,8 @@ from stellwerk.server.queueing import over_view
 from stellwerk.server.queueing_models import OverQuota
 from stellwerk.server.what_if_models import Fate, WhatIfRow
 
-NO_RETURN = "who is stopped for others comes back later than looked at"
-ASSUMES = [NO_ARRIVALS, NO_FAILURES, NO_RETURN]
+NO_RETURN = "nobody who is stopped for others comes back meanwhile"
+NEW = "new"
 SOON_MS = 60_000
 OF_WORK = ("priority", "cancel")
 
@@ -148,7 +148,7 @@ def rows_of(
                 else "",
                 before=before,
                 after=after,
-                change=change or "starts",
+                change=NEW if id == NOBODY else change,
                 earlier=pair.earlier,
                 later=pair.later,
                 futures=pair.futures,
@@ -160,6 +160,12 @@ def rows_of(
 def _fate(found: Outcome | None, forecast: Forecast | None) -> Fate:
     told = Fate() if found is None else Fate(found.what, found.why, found.code)
     return replace(told, forecast=None if forecast is None else forecast_view(forecast))
+
+
+def assumes(rows: Sequence[WhatIfRow]) -> list[str]:
+    """What later starts take for granted."""
+    stopped = any(STOPS in (one.before.what, one.after.what) for one in rows)
+    return [NO_ARRIVALS, NO_FAILURES, *([NO_RETURN] if stopped else [])]
 
 
 def change_of(before: Fate, after: Fate, pair: Compared) -> str:
@@ -174,7 +180,15 @@ def change_of(before: Fate, after: Fate, pair: Compared) -> str:
         return "mixed"
     if pair.earlier or pair.later:
         return "earlier" if pair.earlier else "later"
+    moved_ms = _latest_ms(pair.after) - _latest_ms(pair.before)
+    if abs(moved_ms) >= SOON_MS and pair.before is not None and pair.after is not None:
+        return "later" if moved_ms > 0 else "earlier"
     return "reason" if (before.what, before.code) != (after.what, after.code) else ""
+
+
+def _latest_ms(told: Forecast | None) -> int:
+    """By when it starts in any case; where no length is known, limits may still bound it."""
+    return NEVER if told is None or told.latest_ms is None else told.latest_ms
 
 
 def over_of(supposed: Supposed, work: Sequence[Workload]) -> list[OverQuota]:

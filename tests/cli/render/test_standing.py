@@ -31,7 +31,7 @@ def test_a_waiting_one_reads_where_it_stands_and_what_would_help() -> None:
         place=3,
         waiting=5,
         ahead_wants={GPU: "6", "cpu": "24"},
-        narrow=[Narrow("a100", GPU, "8", "2", "lab")],
+        narrow=[Narrow("a100", GPU, "8", "2", "lab"), Narrow("a100", "cpu", "9", "1", "vision")],
         contenders=[
             Contender("big", "w-1", "bob", "nlp", 5, {GPU: "8"}, "may not be stopped", "why not"),
         ],
@@ -44,6 +44,7 @@ def test_a_waiting_one_reads_where_it_stands_and_what_would_help() -> None:
     assert standing_lines(found, PIPE, NOW) == [
         "  in vision: #3 of 5; the 2 before it want 6 nvidia.com/gpu, 24 cpu",
         "  8 nvidia.com/gpu of a100 asked, 2 to be had: lab lets the least through",
+        "  9 cpu of a100 asked, 1 to be had: vision lets the least through",
         "",
         "  HELD BY\tOWNER\tQUEUE\tPRIO\tHOLDS\tFOR IT\tWHY",
         "  big\tbob\tnlp\t5\t8 nvidia.com/gpu\tmay not be stopped\twhy not",
@@ -100,7 +101,7 @@ def test_what_if_reads_before_and_after_and_how_sure() -> None:
             "played in 16 futures, without the change and with it, with equal lengths; confidence "
             "of the starts: 1 high, 1 none"
         ),
-        "of 1 start nobody knows when, with the change",
+        "with the change nobody knows when 1 of these would likely start",
         "if a, and b",
     ]
     assert lines_of(WhatIf(), PIPE, NOW) == ["nothing changes for anybody who runs or waits"]

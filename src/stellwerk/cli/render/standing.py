@@ -14,10 +14,10 @@ def standing_lines(found: Standing | None, terminal: Terminal, now_ms: int) -> l
     if found is None:
         return []
     lines = [_place(found)] if found.queue else []
-    lines += [
+    lines += [  # of one alone its reason tells the same
         f"  {one.wanted} {one.resource} of {one.flavor} asked, {one.available} to be had: "
         f"{one.level} lets the least through"
-        for one in found.narrow
+        for one in (found.narrow if len(found.narrow) > 1 else ())
     ]
     if found.contenders:
         narrow = terminal._replace(width=max(0, terminal.width - 2))

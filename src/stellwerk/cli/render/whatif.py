@@ -10,6 +10,8 @@ from stellwerk.cli.terminal import Terminal
 from stellwerk.client.ahead import Fate, WhatIf, WhatIfRow
 
 SAME = "as before"
+LIMITS = "by limits"
+"""Only the latest start moves, which time limits bound."""
 
 
 def lines_of(found: WhatIf, terminal: Terminal, now_ms: int) -> list[str]:
@@ -37,7 +39,7 @@ def columns(now_ms: int) -> list[Column[WhatIfRow]]:
 
 def _starts(one: WhatIfRow, now_ms: int) -> str:
     before, after = _start(one.before, now_ms), _start(one.after, now_ms)
-    return before if before == after else f"{before} -> {after}"
+    return after if after == before or one.change == "new" else f"{before} -> {after}"
 
 
 def _start(fate: Fate, now_ms: int) -> str:
@@ -53,6 +55,8 @@ def _sure(one: WhatIfRow) -> str:
     if not one.futures:
         return "-"
     most = max(one.earlier, one.later)
+    if not most and one.change in {"earlier", "later"}:
+        return LIMITS
     return f"{most} of {one.futures}" if most else SAME
 
 
@@ -102,7 +106,7 @@ def _how_sure(items: Sequence[WhatIfRow], assumes: Sequence[str]) -> list[str]:
     told = ", ".join(f"{count} {name}" for name, count in sorted(confidence.items()))
     lines = [f"{how}; confidence of the starts: {told}" if told else how]
     if dark:
-        lines.append(f"of {plural(dark, 'start')} nobody knows when, with the change")
+        lines.append(f"with the change nobody knows when {dark} of these would likely start")
     if assumes:
         lines.append(f"if {', and '.join(assumes)}")
     return lines

@@ -79,7 +79,7 @@ async def what_if_live(
         beyond=max(0, waiting - len(first_in_line(view))) if waiting > WAITING else 0,
         over=supposing.over_of(supposed, now.live),
         notices=notices,
-        assumes=supposing.ASSUMES,
+        assumes=supposing.assumes(rows),
         at_ms=view.now_ms,
         seq=view.seq,
     )
