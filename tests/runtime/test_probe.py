@@ -52,8 +52,8 @@ def test_gpus(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "recovery_action": None,
         "pci": "00000000:3B:00.0",
         "processes": [
-            {"pid": 4000000, "memory_bytes": GIB // 4, "run": None},
-            {"pid": 4100000, "memory_bytes": None, "run": None},
+            {"pid": 4000000, "memory_bytes": GIB // 4, "computes": True, "run": None},
+            {"pid": 4100000, "memory_bytes": None, "computes": False, "run": None},
         ],
         "trouble": None,
     }

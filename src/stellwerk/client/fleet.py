@@ -14,6 +14,7 @@ class DeviceView(Struct):
     held_bytes: int = 0
     foreign_bytes: int = 0
     runs: list[str] = []
+    foreign_compute: bool = False
     health: str = ""
     fault: str = ""
 

@@ -215,11 +215,18 @@ class _Nvml:
     def _processes(self, device: Any) -> list[JSONObject]:
         """Who uses the device; memory is null where the driver doesn't tell."""
         found: dict[int, Optional[int]] = {}
+        computing = []
         for function in _PROCESS_LISTS:
             for pid, used in self._process_list(function, device):
                 found[pid] = max(used or 0, found.get(pid) or 0) or None
+                computing += [pid] if function == _PROCESS_LISTS[0] else []
         return [
-            {"pid": pid, "memory_bytes": used, "run": run_of(pid)}
+            {
+                "pid": pid,
+                "memory_bytes": used,
+                "computes": pid in computing,
+                "run": run_of(pid),
+            }
             for pid, used in sorted(found.items())
         ]
 

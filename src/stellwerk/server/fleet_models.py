@@ -20,6 +20,7 @@ class DeviceView(msgspec.Struct, frozen=True):
     held_bytes: int
     foreign_bytes: int
     runs: list[str]
+    foreign_compute: bool = False
     health: str = ""
     fault: str = ""
 

@@ -373,6 +373,7 @@ def _device_view(device: Device, held: list[tuple[str, NodeAllocation]]) -> flee
         # Of one that is sick all memory is taken out of use, which isn't what others hold.
         foreign_bytes=0 if device.fault else device.foreign_bytes,
         runs=sorted({run for run, _ in holding}),
+        foreign_compute=device.foreign_compute,
         health=device.health,
         fault=device.fault,
     )

@@ -137,3 +137,19 @@ def test_a_run_that_fails_on_a_sick_card_goes_elsewhere_uncharged() -> None:
     hall.now_ms += 60_000
     hall.settle()
     assert hall.workload(id).runs[-1].allocation.cluster != where
+
+
+def test_who_computes_on_a_card_has_it_however_little_that_holds() -> None:
+    """A desktop that draws leaves it whole; so does a run of ours, which is counted elsewhere."""
+    little, draws = {"pid": 1, "memory_bytes": 200 << 20, "run": None}, {"computes": False}
+    for told, runs, starts in (
+        ({**little, "computes": True}, (), False),
+        ({**little, **draws}, (), True),
+        ({**little, "computes": True, "run": "w-9-1"}, ("w-9-1",), True),
+    ):
+        card = gpu(0, memory_used_bytes=200 << 20, processes=[told])
+        seen_now = cluster_of(facts(gpus=[card]), name="big", driver="ssh", runs=runs)
+        hall = Hall(seen_now)
+        id = hall.submit(ONE)
+        assert hall.settle() == ([id] if starts else []), told
+        assert starts or hall.told(id) == ["no_room"]

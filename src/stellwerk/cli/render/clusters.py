@@ -145,12 +145,15 @@ def bar(device: DeviceView, terminal: Terminal) -> str:
 
 
 def _is_free(device: DeviceView) -> bool:
-    return not (device.held_bytes or device.foreign_bytes or device.fault)
+    foreign = device.foreign_bytes or device.foreign_compute
+    return not (device.held_bytes or foreign or device.fault)
 
 
 def _device_note(device: DeviceView) -> str:
     if device.fault:
         return f"gets nothing new: {device.fault}"
+    if device.foreign_compute and not device.foreign_bytes:
+        return "a process outside Stellwerk computes on it"
     if not device.foreign_bytes:
         return ""
     return f"{size(device.foreign_bytes)} held by processes outside Stellwerk"

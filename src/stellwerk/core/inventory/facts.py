@@ -176,6 +176,10 @@ def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | Non
         memory_bytes=total,
         uuid=str(gpu.get("uuid") or ""),
         product=product,
+        foreign_compute=any(
+            each.get("computes") is True and each.get("run") not in runs
+            for each in gpu.get("processes") or ()
+        ),
         foreign_bytes=0 if health == "gone" else _foreign(index, gpu, total, runs, notes),
         health=health,
         fault=fault,

@@ -43,6 +43,7 @@ def _device(device: Device, others: Sequence[tuple[Device, ...]]) -> Device:
                     uuid=device.uuid or other.uuid,
                     product=device.product or other.product,
                     foreign_bytes=device.foreign_bytes or other.foreign_bytes,
+                    foreign_compute=device.foreign_compute or other.foreign_compute,
                     health=device.health or other.health,
                     fault=device.fault or other.fault,
                 )

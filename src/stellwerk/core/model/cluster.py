@@ -22,6 +22,9 @@ Available = Literal["True", "False", "Unknown", ""]
 class Device(Struct, frozen=True, omit_defaults=True):
     """One accelerator. ``foreign_bytes`` is memory that processes outside Stellwerk hold on it.
 
+    ``foreign_compute``: a process outside Stellwerk computes on it, so it is no whole card, however
+    little memory that holds.
+
     One with a ``fault`` (why it is sick or gone, and what helps) gets nothing new: where work is
     placed, all of its memory counts as held.
     """
@@ -33,6 +36,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
     product: str = ""
     vendor: str = "nvidia"
     foreign_bytes: int = 0
+    foreign_compute: bool = False
     health: DeviceHealth = ""
     fault: str = ""
 

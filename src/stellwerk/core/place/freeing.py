@@ -26,7 +26,9 @@ def cards_freed(cluster: Cluster, taken: Taken, wanted: int) -> tuple[Cluster, T
         replace(
             node,
             devices=tuple(
-                replace(one, foreign_bytes=0) if (node.name, one.index) in cleared else one
+                replace(one, foreign_bytes=0, foreign_compute=False)
+                if (node.name, one.index) in cleared
+                else one
                 for one in node.devices
             ),
         )
@@ -72,7 +74,7 @@ def _held(cluster: Cluster, taken: Taken) -> dict[Card, bool]:
         (node.name, device.index): True
         for node in cluster.nodes
         for device in node.devices
-        if device.foreign_bytes > 0
+        if device.foreign_bytes > 0 or device.foreign_compute
     }
     return held | foreign
 

@@ -54,7 +54,9 @@ def unheld(node: Node) -> Node:
     """Gives a node of which nobody outside holds anything."""
     return replace(
         node,
-        devices=tuple(replace(device, foreign_bytes=0) for device in node.devices),
+        devices=tuple(
+            replace(device, foreign_bytes=0, foreign_compute=False) for device in node.devices
+        ),
         foreign_cpus_milli=0,
         foreign_memory_bytes=0,
     )
@@ -90,9 +92,10 @@ def free_bytes(room: NodeRoom, device: Device) -> int:
 
 
 def is_whole(room: NodeRoom, device: Device) -> bool:
-    """Says whether a device is free as a whole: no run on it, and at most a screen of others."""
+    """Says whether a device is free as a whole: no run, nobody computes, at most a screen."""
     untouched = room.device_bytes[device.index] == device.memory_bytes
-    return untouched and device.foreign_bytes <= SCREEN_BYTES
+    is_idle = device.foreign_bytes <= SCREEN_BYTES and not device.foreign_compute
+    return untouched and is_idle
 
 
 def pick_devices(

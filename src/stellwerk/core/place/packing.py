@@ -139,7 +139,14 @@ class Scores:
         """Gives the state that a node is in."""
         left = node.device_bytes
         cards = [
-            (left[d.index] - d.foreign_bytes, left[d.index], d.memory_bytes, d.kind, d.vendor)
+            # A byte less than all marks a card on which somebody computes: it is whole no more.
+            (
+                left[d.index] - d.foreign_bytes,
+                left[d.index] - d.foreign_compute,
+                d.memory_bytes,
+                d.kind,
+                d.vendor,
+            )
             for d in node.node.devices
         ]
         return (node.cpus_milli, node.memory_bytes, node.disk_bytes, self.cards(cards))
