@@ -52,7 +52,12 @@ def test_what_is_announced_goes_at_once(tmp_path: Path) -> None:
     write(tmp_path / "checkpoint-1" / "trainer_state.json")
     write(tmp_path / "tmp-model-1", age_s=1)
     os.rename(tmp_path / "tmp-model-1", tmp_path / "model-1.ckpt")
-    assert set(carried(tmp_path)) == {".complete.jsonl", "said-1.pt", "checkpoint-1", "model-1.ckpt"}
+    assert set(carried(tmp_path)) == {
+        ".complete.jsonl",
+        "said-1.pt",
+        "checkpoint-1",
+        "model-1.ckpt",
+    }
     write(tmp_path / "checkpoint-2" / "weights")
     assert "checkpoint-2" not in carried(tmp_path, over=True)
 
