@@ -172,6 +172,9 @@ def test_an_explanation_has_rules_numbers_and_changes(stage: Stage) -> None:
     assert [one["cluster"] for one in explain(stage, clusters=["iron"])["candidates"]] == ["iron"]
     wrong = stage.post("/v1/placements/default/gold/explain", {"changes": ["loose afar"]})
     assert (wrong.status, wrong.json["code"]) == (422, "if/change")
+    of_jobs = stage.post("/v1/placements/default/gold/explain", {"changes": ["limit max-usd=1"]})
+    assert (of_jobs.status, of_jobs.json["code"]) == (422, "if/change")
+    assert "leaves `max-usd` to each job" in of_jobs.json["detail"]
 
 
 def test_a_broken_file_changes_nothing_and_is_told_whole(stage: Stage) -> None:

@@ -9,6 +9,9 @@ from stellwerk.server.placements import Loaded, explained_clusters
 
 MOST_DIFFERENCES = 50
 
+OF_TIME = "Window"
+"""What this filter finds is other words at any other moment."""
+
 
 def difference(one: Loaded, two: Loaded) -> models.Difference:
     """What differs between two decisions, the clusters that came or went first."""
@@ -18,7 +21,7 @@ def difference(one: Loaded, two: Loaded) -> models.Difference:
     found: list[models.ClusterDiff] = []
     for name in sorted({**old, **new}):
         facts = fact_changes(old.get(name), new.get(name))
-        verdict, scores = _verdict_changes(verdicts[0].get(name), verdicts[1].get(name))
+        verdict, scores = verdict_changes(verdicts[0].get(name), verdicts[1].get(name))
         if facts or verdict or scores:
             found.append(models.ClusterDiff(name, facts, verdict, scores))
     then, now = one.choice.clusters, two.choice.clusters
@@ -42,20 +45,20 @@ def _by_cluster(loaded: Loaded) -> dict[str, Explained]:
     return {one.cluster: one for one in all_of}
 
 
-def _verdict_changes(old: Explained | None, new: Explained | None) -> tuple[list[str], list[str]]:
+def verdict_changes(old: Explained | None, new: Explained | None) -> tuple[list[str], list[str]]:
+    """What differs in the verdict on a cluster, and in its scores."""
     if old is None or new is None:
         return [], []
     verdict = [f"{old.verdict} -> {new.verdict}"] if old.verdict != new.verdict else []
-    before = {(one.rule, one.found) for one in old.failed}
-    after = {(one.rule, one.found) for one in new.failed}
-    verdict += [
-        f"fails now: {one.rule}, and {one.found}"
-        for one in new.failed
-        if (one.rule, one.found) not in before
-    ]
-    verdict += [
-        f"fails no more: {one.rule}" for one in old.failed if (one.rule, one.found) not in after
-    ]
+    before = {one.rule: True for one in old.failed}
+    after = {one.rule: True for one in new.failed}
+    found = {(one.rule, one.found): True for one in old.failed}
+    for one in new.failed:
+        if one.rule not in before:
+            verdict.append(f"fails now: {one.rule}, and {one.found}")
+        elif (one.rule, one.found) not in found and one.filter != OF_TIME:
+            verdict.append(f"fails as before: {one.rule}, and now {one.found}")
+    verdict += [f"fails no more: {one.rule}" for one in old.failed if one.rule not in after]
     values = {one.title: one for one in old.scores}
     scores = [
         f"{one.title}: {values[one.title].value} -> {one.value}"

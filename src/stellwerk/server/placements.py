@@ -172,13 +172,13 @@ class PlacementPages:
         """What would be chosen now, if …; ``own`` is what the placement's own work holds."""
         from stellwerk.core.inventory.columns import FleetColumns
         from stellwerk.core.place.changes import World, apply_changes
+        from stellwerk.core.place.live_changes import check_standing
         from stellwerk.core.place.placing import choose
 
         standing = self._store.placements()
-        one = self.find(key)
-        world = apply_changes(
-            World(fleet, (without_job(one.placement),), now_ms), tuple(body.changes)
-        )
+        one, changes = self.find(key), tuple(body.changes)
+        check_standing(changes)
+        world = apply_changes(World(fleet, (without_job(one.placement),), now_ms), changes)
         columns = FleetColumns(world.fleet)
         existing = tuple(
             Existing(each.placement.namespace, each.placement.name, each.decided.clusters)

@@ -102,9 +102,27 @@ def _check_meaning(live: Live, verb: str, words: list[str]) -> None:
         return
     if verb == "hold":
         raise BadChange("it doesn't say what data it reads, so nothing looks at where that is")
-    if verb == "limit" and words and words[0].partition("=")[0] in OF_JOBS:
-        name = words[0].partition("=")[0]
+    if name := _limit_of_jobs(verb, words):
         raise BadChange(f"a standing placement leaves that to each job: `wish NAME {name}=…`")
+
+
+def _limit_of_jobs(verb: str, words: list[str]) -> str:
+    """Which limit a change sets, if it is one that a standing placement leaves to each job."""
+    name = words[0].partition("=")[0] if verb == "limit" and words else ""
+    return name if name in OF_JOBS else ""
+
+
+def check_standing(phrases: tuple[str, ...]) -> None:
+    """Refuses changes that no standing decision would look at, all of them at once."""
+    problems = []
+    for phrase in phrases:
+        verb, *words = phrase.split() or [""]
+        if name := _limit_of_jobs(verb, words):
+            message = f"`{phrase}`: a standing placement leaves `{name}` to each job"
+            help = "`stw explain NAME --if` asks it of work, `stw plan --fleet` of a task"
+            problems.append(Problem("if/change", message, help))
+    if problems:
+        raise StellwerkError(problems)
 
 
 def _room_changed(live: Live, name: str, phrase: str) -> View:
