@@ -61,8 +61,8 @@ class Computer:
         if room.switch:
             self.address = f"10.214.{room.number}.{number}"
         self.folder = room.folder / f"m{number}"
-        self.home = home_of.home if home_of else self.folder / "home"
-        self.uid = home_of.uid if home_of else FIRST_UID + number
+        self.home: Path = home_of.home if home_of else self.folder / "home"
+        self.uid: int = home_of.uid if home_of else FIRST_UID + number
         self._env = env
         self._own_identity = own_identity
         self._options = options

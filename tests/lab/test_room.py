@@ -57,7 +57,7 @@ class Lab(NamedTuple):
 
     def becomes(self, node: str, state: str) -> None:
         def is_so() -> bool:
-            return {one["name"]: one["state"] for one in self.person.nodes()}[node] == state
+            return any(one["name"] == node and one["state"] == state for one in self.person.nodes())
 
         wait_until(is_so, f"{node} is {state}", PATIENCE_S)
 
