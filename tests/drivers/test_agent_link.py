@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stellwerk.drivers.agents import link as link_module
 from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused
 
 Say = Callable[[bytes], None]
@@ -87,6 +88,29 @@ def test_a_line_of_megabytes_arrives_whole(tmp_path: Path) -> None:
         assert (await link.call("list"))["runs"] == many
 
     run(tmp_path, serve, scene)
+
+
+def test_a_line_without_end_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's agent fills the memory of who listens; lines that end don't add up."""
+    monkeypatch.setattr(link_module, "LONGEST_LINE", 10)
+    hung_up: list[str] = []
+
+    class Ends:
+        def write(self, data: bytes) -> None:
+            del data
+
+        def abort(self) -> None:
+            hung_up.append("abort")
+
+    heard: list[Any] = []
+    link = AgentLink(heard.append, lambda: None)
+    link.opened(Ends())
+    for _ in range(9):
+        link.feed(b'{"a":1}\n')
+    assert (len(heard), hung_up) == (9, [])
+    link.feed(b"x" * 6)
+    link.feed(b"x" * 6)
+    assert hung_up == ["abort"]
 
 
 def test_whoever_waits_learns_of_a_break(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """One machine for several people: orders find the right runtime, which is believed of its own."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -26,15 +27,16 @@ class OwnDriver:
     capabilities = Capabilities(start_guarantee="claim file", exec=True)
     live = ("w-own-1",)
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int = 2**22 + 5) -> None:
         self.asked: list[str] = []
+        self.pid = pid
 
     async def reports(self) -> AsyncIterator[Report]:
         yield Inventory("big", (), 1, people=("",))
         await asyncio.Event().wait()
 
     async def facts(self) -> dict[str, Any]:
-        processes = [{"pid": 5, "memory_bytes": 2 << 30, "run": None}]
+        processes = [{"pid": self.pid, "memory_bytes": 2 << 30, "run": None}]
         gpu = {"index": 0, "name": "NVIDIA A100", "memory_bytes": 40 << 30}
         used = {"memory_used_bytes": 2 << 30, "processes": processes}
         claims = [
@@ -82,7 +84,7 @@ class FakeHand:
     def __init__(self, runs: list[dict[str, Any]]) -> None:
         self.closed = asyncio.Event()
         self.asked: list[str] = []
-        process = {"pid": 5, "memory_bytes": 2 << 30, "run": "w-ada-1"}
+        process = {"pid": 2**22 + 5, "memory_bytes": 2 << 30, "run": "w-ada-1"}
         self.answers: Mapping[str, dict[str, Any]] = {
             "hello": {"protocol": [PROTOCOL], "now_ms": 7},
             "watch": {"runs": runs},
@@ -173,6 +175,33 @@ def test_each_runtime_is_asked_and_believed_about_its_own() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"facts": 5},
+        {"facts": {"gpus": [7]}},
+        {"facts": {"gpus": [{"processes": [{"pid": [], "run": "w-ada-1"}]}]}},
+        {"facts": {"gpus": [{"processes": [{"pid": os.getpid(), "run": "w-ada-1"}]}]}},
+    ],
+)
+def test_what_a_runtime_says_of_the_machine_hides_nothing(said: dict[str, Any]) -> None:
+    """Nonsense costs nobody the look at the machine; a process of another user stays foreign."""
+
+    async def scene() -> None:
+        driver = SharedDriver(OwnDriver(os.getpid()), None, WHOSE.get)  # type: ignore[arg-type]
+        hand = FakeHand([a_run("w-ada-1")])
+        hand.answers = {**hand.answers, "probe": said}
+        hosting = host(driver, hand)
+        await soon(lambda: driver.people == ("", "ada"))
+        seen = await driver.probe()
+        assert seen.nodes[0].devices[0].foreign_bytes == 2 << 30
+        await hand.close()
+        await hosting
+
+    asyncio.run(scene())
+
+
 def test_a_newer_runtime_of_a_person_replaces_the_older() -> None:
     """As after a connection that hangs; the one that went last takes nothing along."""
 
@@ -200,4 +229,5 @@ def test_it_can_do_all_that_the_driver_of_one_user_can() -> None:
     def public(kind: type) -> set[str]:
         return {name for name in vars(kind) if not name.startswith("_")}
 
-    assert public(LocalDriver) - public(SharedDriver) <= {"capabilities", "facts", "live"}
+    kept = {"capabilities", "facts", "live", "checkpoint_home"}
+    assert public(LocalDriver) - public(SharedDriver) <= kept

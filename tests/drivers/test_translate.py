@@ -193,6 +193,16 @@ def test_an_inventory_is_in_order() -> None:
     assert inventory == inventory_of("lab", runs[::-1], 9)
 
 
+def test_numbers_that_no_journal_or_calendar_can_take_are_none() -> None:
+    """A runtime that was tampered with keeps nobody from writing down or showing what it says."""
+    record = {"code": 2**70, "peak_memory_bytes": 2**64, "ended_at_ms": 2**52, "started_at_ms": -9}
+    report = report_of("lab", said("ended", record))
+    assert report.end is not None
+    end = report.end
+    assert (end.code, end.peak_memory_bytes, end.ended_at_ms, end.started_at_ms) == (None, 0, 0, 0)
+    assert sample_of("lab", {"run": "w-1-1", "sample": {"cpu_ms": 2**63}}).cpu_ms == 0
+
+
 ANYTHING = st.none() | st.integers() | st.text(max_size=5) | st.booleans() | st.just([1])
 
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
-FIRST_UID = 21_700
-GROUP, GID = "lab", 21_799
+FIRST_UID = 22_000 + os.getpid() % 4_000 * 10
+"""Others than those of a test that runs at the same time, which ends all processes of its users."""
+GROUP, GID = "lab", FIRST_UID + 9
 PEOPLE = ("ben", "ada", "cyd")
 Done = subprocess.CompletedProcess[str]
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -14,6 +14,8 @@ from stellwerk.drivers.base import DriverError
 from stellwerk.runtime import frames, messages
 
 ANSWER_S = 60.0
+SOON_S = 3.0
+"""For what is only told along with something else, which mustn't wait for who is silent."""
 READ_BYTES = 256 * 1024
 FINAL = frozenset({"bad_request", "outside", "not_found", "gone", "content_damaged"})
 

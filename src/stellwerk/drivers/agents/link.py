@@ -15,6 +15,8 @@ JSONObject = dict[str, Any]
 OnPush = Callable[[JSONObject], None]
 ANSWER_MS = 10_000
 CONNECT_MS = 2_000
+LONGEST_LINE = 64 * 2**20
+"""An agent of somebody's could else fill the memory of the server that everybody uses."""
 
 
 class AgentRefused(Exception):
@@ -55,6 +57,7 @@ class AgentLink:
         self._on_break = on_break
         self._transport: Wire | None = None
         self._parts: list[bytes] = []
+        self._held = 0
         self._waiting: dict[int, asyncio.Future[JSONObject]] = {}
         self._ids = itertools.count(1)
 
@@ -114,11 +117,15 @@ class AgentLink:
         """Bytes came: whole lines are heard, the rest waits for more."""
         first, *others = data.split(b"\n")
         self._parts.append(first)
+        self._held += len(first)
         for part in others:
             line = b"".join(self._parts)
-            self._parts = [part]
+            self._parts, self._held = [part], len(part)
             if line:
                 self.line(line)
+        if self._held > LONGEST_LINE:
+            self._parts, self._held = [], 0
+            self.hang_up()
 
     def line(self, line: bytes) -> None:
         """A line came: an answer, or something that was asked to be told."""

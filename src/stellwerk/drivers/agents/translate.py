@@ -16,6 +16,10 @@ from stellwerk.drivers.base import StartOrder
 JSONObject = Mapping[str, Any]
 
 SPEC_VERSION = 1
+MOST = 1 << 53
+"""A larger number is nonsense, which neither a journal nor somebody's reader can take."""
+NEVER_MS = 253_402_300_800_000
+"""The year 10000, which is no time at all for calendars."""
 WHYS: dict[str, NoticeWhy] = {
     "cancel": "cancel",
     "preempt": "preempt",
@@ -165,14 +169,14 @@ def end_of(ended: JSONObject, ahead_ms: int = 0) -> RunEnd:
 
 
 def _number(value: object) -> int:
-    return value if type(value) is int else 0
+    return _optional_number(value) or 0
 
 
 def _time(value: object, ahead_ms: int) -> int:
     """A time by our clock; what didn't happen stays 0."""
     said = _number(value)
-    return said - ahead_ms if said else 0
+    return said - ahead_ms if 0 < said < NEVER_MS else 0
 
 
 def _optional_number(value: object) -> int | None:
-    return value if type(value) is int else None
+    return value if type(value) is int and abs(value) < MOST else None

@@ -13,7 +13,7 @@ from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report
 from stellwerk.drivers.agents.bringing import lay_out
 from stellwerk.drivers.agents.conversation import Conversation, Met, check_name
-from stellwerk.drivers.agents.hands import Hand
+from stellwerk.drivers.agents.hands import SOON_S, Hand
 from stellwerk.drivers.agents.layout import layout_of
 from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JSONObject, OnPush
 from stellwerk.drivers.agents.sessions import AgentSession
@@ -127,7 +127,7 @@ class Guest:
 
     async def folders(self, run: RunId) -> Folders:
         """The directories of a run."""
-        head, _ = await self._ask("folders", run)
+        head, _ = await self._ask("folders", run, timeout_s=SOON_S)
         return Folders(head["work"], head["output"], head["checkpoint"])
 
     async def checkpoints(self, workload: str) -> Sequence[Saved]:

@@ -7,10 +7,12 @@ believed about its own person's runs alone.
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from stellwerk.core.inventory.facts import cluster_of
@@ -41,6 +43,7 @@ from stellwerk.drivers.base import (
 )
 from stellwerk.drivers.local.driver import DRIVER, LocalDriver
 from stellwerk.drivers.local.guest import Dial, Guest
+from stellwerk.runtime import system
 
 log = logging.getLogger("stellwerk.drivers")
 
@@ -48,6 +51,33 @@ RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 15.0
 Whose = Callable[[RunId], str | None]
 """As whom a run runs ("" = the server's own user); None where no such run is known."""
+
+
+class _Process(msgspec.Struct):
+    pid: int = 0
+    run: str | None = None
+
+
+class _Gpu(msgspec.Struct):
+    processes: list[_Process] | None = None
+
+
+class _Facts(msgspec.Struct):
+    gpus: list[_Gpu] | None = None
+
+
+class _Told(msgspec.Struct):
+    """What a runtime says of processes on GPUs."""
+
+    facts: _Facts
+
+
+def _may_be_of(person: str, pid: int) -> bool:
+    """Whether a process is a person's, as far as the kernel tells."""
+    try:
+        return system.user_name(os.stat(f"/proc/{pid}").st_uid) == person
+    except OSError:
+        return True  # it has ended, or others' processes aren't shown here
 
 
 class SharedDriver:
@@ -193,15 +223,16 @@ class SharedDriver:
     async def _add_processes(self, guest: Guest, facts: Mapping[str, Any]) -> set[str]:
         """Notes which processes on the GPUs belong to runs of a guest, which alone can see it."""
         try:
-            told = (await guest.talk.ask("probe"))["facts"]
-        except DriverError:
-            return set()
+            told = msgspec.convert(await guest.talk.ask("probe"), _Told)
+        except (DriverError, msgspec.ValidationError):
+            return set()  # what somebody's own runtime says mustn't hide the machine from others
         theirs = {
-            process.get("pid"): process["run"]
-            for gpu in told.get("gpus") or ()
-            for process in gpu.get("processes") or ()
-            if process.get("run") in guest.talk.live
-            and self._whose(RunId(str(process["run"]))) == guest.person
+            process.pid: process.run
+            for gpu in told.facts.gpus or ()
+            for process in gpu.processes or ()
+            if process.run in guest.talk.live
+            and self._whose(RunId(process.run)) == guest.person
+            and _may_be_of(guest.person, process.pid)
         }
         for gpu in facts.get("gpus") or ():
             for process in gpu.get("processes") or ():

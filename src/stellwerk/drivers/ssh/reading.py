@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Sequence
 
 from stellwerk.core.model.ids import RunId
+from stellwerk.drivers.agents.hands import SOON_S
 from stellwerk.drivers.base import (
     Area,
     DriverError,
@@ -48,7 +49,7 @@ class ReadsMachines:
 
     async def folders(self, run: RunId) -> Folders:
         """The directories of a run on its machine."""
-        head, _ = await self.machine_of(run).ask("folders", run)
+        head, _ = await self.machine_of(run).ask("folders", run, timeout_s=SOON_S)
         return Folders(head["work"], head["output"], head["checkpoint"])
 
     async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
