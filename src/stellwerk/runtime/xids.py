@@ -16,8 +16,10 @@ from .system import boot_id
 
 try:
     import ctypes
+
+    _CAN_LISTEN = True
 except ImportError:
-    pass
+    _CAN_LISTEN = False
 
 KERNEL_LOG = "/dev/kmsg"
 _LINE = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
@@ -108,7 +110,7 @@ class Xids:
     def _listen(self, library: Any, gpus: list[JSONObject]) -> None:
         """Listens from now on if something computes, and no longer if nothing does."""
         is_used = any(gpu.get("processes") for gpu in gpus)
-        if is_used and self._ear is None:
+        if is_used and self._ear is None and _CAN_LISTEN:
             self._ear = _Ear.at(library, [gpu["index"] for gpu in gpus])
         elif not is_used and self._ear is not None:
             self._ear.close()
