@@ -85,3 +85,12 @@ def test_what_means_nothing_is_told(words: list[str], told: str) -> None:
     with pytest.raises(BadChange) as bad:
         with_quota(a_full_queue()[0].view(), words)
     assert told in str(bad.value)
+
+
+def test_who_would_be_stopped_is_told() -> None:
+    """With a higher priority the one that waits stops the newer of those that run."""
+    hall, runs, first, _ = a_full_queue()
+    hall.now_ms += 10 * MINUTE
+    after = with_priority(hall.view(), first, "job-2", ["1"])
+    found = outcomes_of(after)
+    assert (found[first].what, found[runs].what) == ("starts when there is room", "is stopped")

@@ -22,6 +22,7 @@ from stellwerk.core.queueing_objects import QueueingNow, objects_after
 from stellwerk.core.queueing_preview import (
     STARTS,
     STOPS,
+    WHEN_ROOM,
     Outcome,
     newly_over,
     outcomes_of,
@@ -173,6 +174,8 @@ def change_of(before: Fate, after: Fate, pair: Compared) -> str:
     if after.what != before.what and STOPS in (after.what, before.what):
         return "stopped" if after.what == STOPS else "spared"
     if after.what == STARTS != before.what:
+        return "earlier"
+    if after.what == WHEN_ROOM and before.what not in {STARTS, WHEN_ROOM}:
         return "earlier"
     if before.what and not after.what:
         return "gone"

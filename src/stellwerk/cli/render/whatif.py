@@ -10,6 +10,8 @@ from stellwerk.cli.terminal import Terminal
 from stellwerk.client.ahead import Fate, WhatIf, WhatIfRow
 
 SAME = "as before"
+PLANNED = {"starts now": "now", "starts when there is room": "when they have gone"}
+"""What the next cycle would do needs no forecast."""
 LIMITS = "by limits"
 """Only the latest start moves, which time limits bound."""
 
@@ -43,14 +45,15 @@ def _starts(one: WhatIfRow, now_ms: int) -> str:
 
 
 def _start(fate: Fate, now_ms: int) -> str:
-    if fate.what == "starts now":
-        return "now"
+    if fate.what in PLANNED:
+        return PLANNED[fate.what]
     return start_cell(fate.forecast, now_ms)
 
 
 def _sure(one: WhatIfRow) -> str:
     """In how many futures it comes as it is told."""
-    if one.after.what == "starts now" != one.before.what or one.change in {"stopped", "spared"}:
+    planned = one.after.what in PLANNED and one.before.what not in PLANNED
+    if planned or one.change in {"stopped", "spared"}:
         return "planned"
     if not one.futures:
         return "-"
@@ -96,7 +99,7 @@ def _how_sure(items: Sequence[WhatIfRow], assumes: Sequence[str]) -> list[str]:
     most = max(one.futures for one in known)
     dark = sum(
         (one.after.forecast is None or one.after.forecast.likely_ms is None)
-        and one.after.what != "starts now"
+        and one.after.what not in PLANNED
         for one in known
     )
     how = f"played in {plural(most, 'future')}, without the change and with it, with equal lengths"
