@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from stellwerk.core.data import (
     Grounds,
@@ -26,6 +25,7 @@ from stellwerk.core.data import (
 )
 from stellwerk.core.data.course import told
 from stellwerk.core.model.estimates import ClusterEstimate
+from tests import yamls
 from tests.conformance.locality_world import (
     GB,
     PROSE,
@@ -71,7 +71,7 @@ def load(folder: Path) -> Iterator[tuple[str, Case, dict[str, Case]]]:
         path = folder / f"{stem}.yaml"
         if not path.is_file():
             continue
-        file = yaml.safe_load(path.read_text(encoding="utf-8"))
+        file = yamls.read(path.read_text(encoding="utf-8"))
         stray = set(file) - FILE_KEYS
         cases = {case["id"]: case for case in file["cases"]}
         for case in file["cases"]:

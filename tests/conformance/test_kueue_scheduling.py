@@ -6,14 +6,15 @@ cases; a file that isn't there gives no test; a key that nobody knows fails its 
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from stellwerk.core.queue.cycle import decide
 from stellwerk.core.queue.live import Queues
+from tests import yamls
 from tests.conformance.kueue_objects import NOW_MS, objects_of, pending, running
 from tests.conformance.ocm_objects import Strange
 from tests.conformance.sky_resources import PROSE
@@ -29,17 +30,22 @@ EXPECT_KEYS = {"admitted", "pending", "preempted", "parked", "counts", "domains"
 Case = dict[str, Any]
 
 
-def load(folder: Path) -> Iterator[tuple[str, Case]]:
-    """The cases of the files that are there, with the ids of their tests."""
+@cache
+def load(folder: Path) -> tuple[tuple[str, Case], ...]:
+    """The cases of the files that are there, with the ids of their tests; read once."""
+    return tuple(_read(folder))
+
+
+def _read(folder: Path) -> Iterator[tuple[str, Case]]:
     for stem in FILES:
         path = folder / f"{stem}.yaml"
         if path.is_file():
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
+            data = yamls.read(path.read_text(encoding="utf-8"))
             for case in data["cases"]:
                 yield f"{stem}/{case['id']}", case
 
 
-CASES = list(load(FOLDER))
+CASES = load(FOLDER)
 
 if CASES:
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from stellwerk.core.inventory.columns import FleetColumns
 from stellwerk.core.model.fleet import Fleet
@@ -20,6 +19,7 @@ from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Choice, PlacingContext
 from stellwerk.core.place.placing import choose
 from stellwerk.core.place.scores import unpacked
+from tests import yamls
 from tests.conformance.ocm_objects import Strange, existing_of, fleet_of, placement_of
 from tests.conformance.sky_resources import PROSE
 
@@ -42,7 +42,7 @@ def load(folder: Path) -> Iterator[tuple[str, Case]]:
         path = folder / f"{stem}.yaml"
         if not path.is_file():
             continue
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yamls.read(path.read_text(encoding="utf-8"))
         meta = data.get("meta") or {}
         for case in data["cases"]:
             yield f"{stem}/{case['id']}", {**case, "_meta": meta}

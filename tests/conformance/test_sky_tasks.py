@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from stellwerk.core.describe.overrides import Overrides
 from stellwerk.core.describe.tasks import read_tasks
@@ -22,6 +21,7 @@ from stellwerk.core.model.launch import (
     setup_environment,
 )
 from stellwerk.core.model.task import Dag, Task
+from tests import yamls
 from tests.conformance.sky_compare import differences
 from tests.conformance.sky_resources import PROSE
 
@@ -44,7 +44,7 @@ def load(folder: Path) -> Iterator[tuple[str, Case]]:
         path = folder / f"{stem}.yaml"
         if not path.is_file():
             continue
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yamls.read(path.read_text(encoding="utf-8"))
         stray = set(data) - FILE_KEYS
         for case in data["cases"]:
             yield f"{stem}/{case['id']}", case | dict.fromkeys(sorted(stray), True)

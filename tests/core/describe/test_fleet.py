@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from stellwerk.core.model.cluster import Cluster, ScoreObject, Taint
 from stellwerk.core.model.errors import SpecError
 from stellwerk.core.model.fleet import ClusterSet, Contradiction, Fleet, SetBinding, Told
 from stellwerk.core.model.selectors import Selector
+from tests import yamls
 
 OCM = "cluster.open-cluster-management.io"
 NOON = 1_768_478_400_000
@@ -55,7 +55,7 @@ status:
 def thing(kind: str, version: str, name: str, namespace: str = "", **rest: Any) -> str:
     """An object as text."""
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    return yaml.safe_dump({"apiVersion": version, "kind": kind, "metadata": metadata, **rest})
+    return yamls.written({"apiVersion": version, "kind": kind, "metadata": metadata, **rest})
 
 
 def claim(name: str, value: str, cluster: str = "spoke") -> str:
@@ -243,10 +243,10 @@ def test_the_order_of_documents(dice: Random) -> None:
 
 def test_as_json_and_as_a_list() -> None:
     """What `kubectl get -o json` and `-o yaml` write, and objects of an API."""
-    loaded = [yaml.safe_load(document) for document in ALL]
+    loaded = [yamls.read(document) for document in ALL]
     plain = json.loads(json.dumps(loaded, default=str))
     whole = {"apiVersion": "v1", "items": plain, "kind": "List"}
-    for text in (json.dumps(whole, indent=1), yaml.safe_dump(whole), json.dumps(whole)):
+    for text in (json.dumps(whole, indent=1), yamls.written(whole), json.dumps(whole)):
         found = read_fleet(text, file="fleet.yaml", now_ms=9).require()
         assert found.fleet == read(*ALL).fleet
         assert found.placements == read(*ALL).placements

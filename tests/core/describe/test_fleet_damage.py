@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stellwerk.core.describe.fleet import FleetRead, fleet_of, read_fleet
+from tests import yamls
 from tests.core.describe import test_fleet, test_fleet_short
 from tests.core.describe.test_placements import WHOLE
 
-GOOD = [yaml.safe_load(text) for text in (*test_fleet.ALL, *test_fleet_short.ALL, WHOLE)]
+GOOD = [yamls.read(text) for text in (*test_fleet.ALL, *test_fleet_short.ALL, WHOLE)]
 DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 ODD: list[Any] = [
     None, True, 0, -1, 10**30, 1.5, float("nan"), float("inf"), "", " ", "x", "1", "a@b", "a/b/c",

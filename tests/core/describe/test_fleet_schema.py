@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from stellwerk.core.describe.fleet import KINDS, read_fleet
 from stellwerk.core.describe.fleet_schema import fleet_schema
 from stellwerk.core.describe.fleet_short import CLUSTER_FIELDS
 from stellwerk.core.describe.placement_extras import EXTRAS
+from tests import yamls
 from tests.core.describe import test_fleet, test_fleet_short
 from tests.core.describe.test_schemas import accepts
 
@@ -19,7 +19,7 @@ SCHEMA = fleet_schema()
 def test_what_the_reader_accepts_an_editor_accepts() -> None:
     """Every document of the tests of both forms."""
     for document in (*test_fleet.ALL, *test_fleet_short.ALL):
-        assert accepts(SCHEMA, json.loads(json.dumps(yaml.safe_load(document), default=str)))
+        assert accepts(SCHEMA, json.loads(json.dumps(yamls.read(document), default=str)))
 
 
 def test_every_key_is_described() -> None:
@@ -52,7 +52,7 @@ def test_slips_are_seen(old: str, new: str) -> None:
     """A typo, a wrong kind, a wrong version."""
     room = test_fleet_short.ROOM
     assert old in room
-    slip = yaml.safe_load(room.replace(old, new))
+    slip = yamls.read(room.replace(old, new))
     assert not accepts(SCHEMA, json.loads(json.dumps(slip, default=str)))
 
 
@@ -65,7 +65,7 @@ def test_the_examples_of_the_page() -> None:
         text = block.split("```")[0]
         found = read_fleet(text).require()
         assert not found.notices
-        for document in yaml.safe_load_all(text):
+        for document in yamls.read_all(text):
             assert accepts(SCHEMA, json.loads(json.dumps(document, default=str)))
 
 

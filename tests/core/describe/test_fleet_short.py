@@ -3,7 +3,6 @@
 from random import Random
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -33,6 +32,7 @@ from stellwerk.core.model.cluster import (
 from stellwerk.core.model.fleet import SET_LABEL, ClusterSet, Data, Fleet, Latency, Link
 from stellwerk.core.model.quantity import GIB, BadQuantity
 from stellwerk.core.model.resources import Allocation, DeviceShare, NodeAllocation
+from tests import yamls
 
 HEAD = "apiVersion: stellwerk/v1\nkind: "
 ROOM = f"""{HEAD}Cluster
@@ -352,7 +352,7 @@ def test_moments_and_rates_written(at_ms: int, digits: int, scale: float) -> Non
 
 def test_every_document_is_what_a_yaml_library_reads() -> None:
     """Nothing in the examples needs more than plain YAML."""
-    assert all(isinstance(yaml.safe_load(document), dict) for document in ALL)
+    assert all(isinstance(yamls.read(document), dict) for document in ALL)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stellwerk.core.describe.resources import RESOURCE_KEYS
 from stellwerk.core.describe.schemas import task_schema
 from stellwerk.core.describe.task import TASK_KEYS
+from tests import yamls
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases"
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -55,11 +54,11 @@ def test_what_the_reader_accepts_an_editor_accepts() -> None:
     """Every document of every case that is to be read."""
     schema = task_schema()
     for stem in ("sky_tasks", "sky_tasks_more"):
-        cases = yaml.safe_load((CASES / f"{stem}.yaml").read_text(encoding="utf-8"))["cases"]
+        cases = yamls.read((CASES / f"{stem}.yaml").read_text(encoding="utf-8"))["cases"]
         for case in cases:
             if "expect" not in case:
                 continue
-            for document in yaml.safe_load_all(case["yaml"]):
+            for document in yamls.read_all(case["yaml"]):
                 assert accepts(schema, document), case["id"]
 
 
