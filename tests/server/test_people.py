@@ -10,6 +10,7 @@ from stellwerk.config import load
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.limits import Limit
 from stellwerk.core.model.resources import DeviceShare
+from stellwerk.core.model.workload import RunEnd
 from stellwerk.server import peer
 from stellwerk.server.belongings import Belongings
 from stellwerk.server.limiting import people_of
@@ -195,6 +196,14 @@ def test_people_add_machines_by_logins_of_their_own() -> None:
         assert (problem.code, "ada@pc1" in problem.help) == ("auth/login", True)
 
 
+def test_a_name_under_which_nothing_came_about_is_nobodys(crowd: Crowd) -> None:
+    """A token that can't be made leaves no owner behind, and none is made for ever or for less."""
+    for name, wish in (("Bad_Name", {}), ("room", {"ttl_ms": -5}), ("room", {"ttl_ms": 10**22})):
+        refused = crowd.ask(ADA, "POST", f"/v1/clusters/{name}/tokens", wish)
+        assert refused.status in {400, 422}, refused
+        assert not crowd.stage.services.belongings.known_owner(name)
+
+
 def test_use_is_what_runs_held_each_month_its_part() -> None:
     """GPU, processor and memory time by person and project; what goes on counts until now."""
     december = 1_796_083_200_000
@@ -221,4 +230,7 @@ def test_use_is_what_runs_held_each_month_its_part() -> None:
     assert (both.who, both.gpu_ms // HOUR, both.cpu_ms // HOUR) == ("vision", 8, 8)
     assert (both.workloads, both.started, both.wait_ms) == (1, 1, 0)
     assert isinstance(both, UsedLine)
+    unseen = replace(over, started_ms=0, end=RunEnd("exited", started_at_ms=begun + 10))
+    [line] = add_up([replace(first, runs=(unseen,))], "person", 0, now, months=False)
+    assert (line.runs, line.started, line.gpu_ms) == (1, 1, 2 * (2 * HOUR - 10))
     assert list(pieces(5, 5, months=False)) == [(5, 5)]

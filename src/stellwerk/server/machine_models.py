@@ -1,8 +1,12 @@
 """What travels about clusters over SSH."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from stellwerk.server.fleet_models import Resumed
+
+MOST_TTL_MS = 366 * 86_400_000
 
 
 class AddCluster(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +83,7 @@ class RemovedCluster(Struct, frozen=True):
 class TokenWish(Struct, frozen=True, forbid_unknown_fields=True):
     """How long a token lets machines join."""
 
-    ttl_ms: int = 86_400_000
+    ttl_ms: Annotated[int, Meta(ge=1_000, le=MOST_TTL_MS)] = 86_400_000
 
 
 class JoinToken(Struct, frozen=True):

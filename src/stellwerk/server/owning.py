@@ -29,32 +29,38 @@ async def add_as(
         raise StellwerkError(problems)
     if services.engine.driver(wish.name) is not None:
         return await add(wish, services)  # which refuses it
-    claim(eyes, services, wish.name)
-    services.belongings.put(wish.name, eyes.caller.actor.name)
+    is_new = claim(eyes, services, wish.name)
     try:
         looked = await add(wish, services)
     except (StellwerkError, DriverError):
-        services.belongings.remove(wish.name)
+        give_back(services, wish.name, is_new=is_new)
         raise
     if not looked.added:
-        services.belongings.remove(wish.name)
+        give_back(services, wish.name, is_new=is_new)
     return looked
 
 
-def claim(eyes: Seeing, services: Services, name: str) -> None:
+def give_back(services: Services, name: str, *, is_new: bool) -> None:
+    """A name under which nothing came about is nobody's again."""
+    if is_new:
+        services.belongings.remove(name)
+
+
+def claim(eyes: Seeing, services: Services, name: str) -> bool:
     """Before machines may join a cluster: it is who asks that it belongs to, if it is new.
 
-    Raises StellwerkError where it is somebody else's.
+    Says whether it is. Raises StellwerkError where it is somebody else's.
     """
     if not eyes.people.shared:
-        return
+        return False
     if services.engine.driver(name) is None and not services.belongings.known_owner(name):
         services.belongings.put(name, eyes.caller.actor.name)
-        return
+        return True
     thing = Thing("cluster", name, services.owner_of(name))
     verdict = may(eyes.caller.actor, "tend", thing, eyes.people.policy)
     if isinstance(verdict, Refused):
         raise refusal(verdict)
+    return False
 
 
 def foreign_logins(name: str, wish: AddCluster) -> list[Problem]:

@@ -13,6 +13,7 @@ import msgspec
 from stellwerk.core.model.limits import gpus_of
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.server.services import Services
+from stellwerk.server.views import began_ms
 from stellwerk.store import WorkloadFilter
 
 PAGE = 2_000
@@ -83,11 +84,12 @@ def add_up(
         who = workload.owner if by == "person" else project_of(workload)
         if workload.submitted_ms >= since_ms:
             line(who, workload.submitted_ms).workloads += 1
-        first = next((run for run in workload.runs if run.started_ms), None)
-        if first is not None and first.number == 1 and first.started_ms >= since_ms:
-            one = line(who, first.started_ms)
+        first = next((run for run in workload.runs if began_ms(run)), None)
+        began = began_ms(first) if first is not None else None
+        if first is not None and first.number == 1 and began and began >= since_ms:
+            one = line(who, began)
             one.started += 1
-            one.wait_ms += max(0, first.started_ms - workload.submitted_ms)
+            one.wait_ms += max(0, began - workload.submitted_ms)
         for run in workload.runs:
             for start, end, is_first in _spans(run, since_ms, now_ms, months=months):
                 _add(line(who, start), run, end - start, is_first=is_first)
@@ -98,8 +100,9 @@ def _spans(
     run: Run, since_ms: int, now_ms: int, *, months: bool
 ) -> Iterator[tuple[int, int, bool]]:
     """The spans of time in which a run held something, and which is the first."""
-    start, end = max(run.started_ms, since_ms), run.ended_ms or now_ms
-    if run.started_ms and end >= start:
+    began = began_ms(run) or 0
+    start, end = max(began, since_ms), run.ended_ms or now_ms
+    if began and end >= start:
         parts = list(pieces(start, end, months=months)) or [(start, end)]
         yield from ((begin, over, begin == start) for begin, over in parts)
 

@@ -3,6 +3,7 @@
 from litestar import delete, get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 
+from stellwerk.core.model.errors import StellwerkError
 from stellwerk.server import draining
 from stellwerk.server.handlers.workloads import actor_of
 from stellwerk.server.machine_models import (
@@ -22,7 +23,7 @@ from stellwerk.server.machine_models import (
     TokenWish,
 )
 from stellwerk.server.machines import GivenMachines
-from stellwerk.server.owning import add_as, claim
+from stellwerk.server.owning import add_as, claim, give_back
 from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given
 
@@ -88,8 +89,12 @@ async def make_token(
     """Machines that have it dial in and join the cluster, which is made if there is none. It is
     told this once.
     """
-    claim(seeing(request), services, name)
-    made, secret = await machines.token(name, data.ttl_ms, services, actor_of(request))
+    is_new = claim(seeing(request), services, name)
+    try:
+        made, secret = await machines.token(name, data.ttl_ms, services, actor_of(request))
+    except StellwerkError:
+        give_back(services, name, is_new=is_new)
+        raise
     return JoinToken(made.id, name, secret, made.until_ms, machines.join_url)
 
 
