@@ -14,6 +14,7 @@ from stellwerk.cli.output import (
     limit_option,
     list_options,
     most_of,
+    narrate,
     write_lines,
     write_list,
 )
@@ -28,6 +29,7 @@ from stellwerk.client.parts import list_query
 from stellwerk.client.queueing import LineItem, QueueRow
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import Row
+from stellwerk.core.model.reasons import RenderedReason
 
 DEFAULT_QUEUE = "default"
 WAITING = {"Pending", "Held"}
@@ -57,16 +59,16 @@ def command(
     """
     client = connect()
     chosen = parse_labels(labels)
-    doors = doors_of(client, queue) if queue else Doors()
-    several = len(doors.names) > 1
-    wanted = None if several else queue
-    query = list_query(phase=sorted(WAITING), queue=wanted, in_line=True)
     same = [*([queue] if queue else []), *(part for one in labels for part in ("-l", one))]
     same += ["-u", user] if user else []
     most = most_of(limit, output)
 
     def show() -> None:
         # A place counts all that wait: those with a label are chosen only when all have theirs.
+        doors = doors_of(client, queue) if queue else Doors()
+        several = len(doors.names) > 1
+        wanted = None if several else queue
+        query = list_query(phase=sorted(WAITING), queue=wanted, in_line=True)
         whole = bool(output.sort or chosen or user or several)
         found = client.listing(query, limit=None if whole else most, total=True)
         if queue and not found.items and doors.row is None:
@@ -75,8 +77,7 @@ def command(
         lines = [line for line in lines if chosen.items() <= line[1].labels.items()]
         lines = [line for line in lines if user in {None, line[1].owner}]
         if output.for_people:
-            if doors.row is not None:
-                write_lines(queue_lines(doors.row, client.quota(doors.row.name)))
+            _tell_queue(client, doors, output)
             write_list(
                 lines,
                 queue_columns(now_ms(), *(_ahead(client) if lines else ({}, {}))),
@@ -90,7 +91,7 @@ def command(
             )
         else:
             write_list(
-                [row for _, row in lines],
+                _with_all(client, [row for _, row in lines[:most]], output),
                 [],
                 output,
                 name=lambda row: row.name or row.id,
@@ -105,6 +106,48 @@ class Doors(NamedTuple):
 
     names: tuple[str, ...] = ()
     row: QueueRow | None = None
+
+
+class Waits(Row, kw_only=True):
+    """A row with all that is known of what it waits for; what lies far back has none of it."""
+
+    reasons: tuple[RenderedReason, ...] = ()
+    held_by: tuple[str, ...] = ()
+    more_holders: int = 0
+    forecast: Forecast | None = None
+
+
+def _with_all(client: Client, rows: Sequence[Row], output: Output) -> Sequence[Row]:
+    """What programs read has every reason, who holds what is lacking, and the forecast too."""
+    if output.format == "name" or not rows:
+        return rows
+    starts, told = _ahead(client)
+    found = []
+    for row in rows:
+        line = told.get(row.id, LineItem(row.id))
+        fields = {name: getattr(row, name) for name in row.__struct_fields__}
+        found.append(
+            Waits(
+                **fields,
+                reasons=tuple(line.reasons),
+                held_by=tuple(line.held_by),
+                more_holders=line.more_holders,
+                forecast=starts.get(row.id),
+            )
+        )
+    return found
+
+
+def _tell_queue(client: Client, doors: Doors, output: Output) -> None:
+    """The queue's own lines: above the list on a terminal, beside it where that is read on."""
+    if doors.row is None:
+        return
+    lines = queue_lines(doors.row, client.quota(doors.row.name))
+    if output.terminal().is_tty:
+        write_lines(lines)
+    else:
+        for line in lines:
+            narrate(line)
 
 
 def doors_of(client: Client, queue: str) -> Doors:
