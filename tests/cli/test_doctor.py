@@ -102,3 +102,15 @@ def test_doctor_tells_what_is_wrong_with_a_machine_that_is_used() -> None:
     ]
     assert found[-1].remedy == "`nvidia-smi --gpu-reset -i 0`"
     assert all(one.remedy for one in found[1:])
+
+
+def test_clusters_of_fleet_files_alone_are_no_fault() -> None:
+    """They are named together, once."""
+    one = ClusterView("far", state="declared")
+    assert list(checks.check_cluster(one)) == []
+    assert list(checks.check_declared([ClusterView("lab", state="ready")])) == []
+    [told] = checks.check_declared([one] * 5)
+    assert (told.state, told.what) == (
+        "ok",
+        "far, far, far and 2 more only declared: no driver here reaches them",
+    )

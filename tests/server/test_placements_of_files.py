@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from stellwerk.server.applying import named_otherwise
 from stellwerk.server.reading import read_item
+from stellwerk.testing.builders import a_cluster, a_node
 from tests.server.stage import Stage
 from tests.server.test_placements import FAR, NEAR, PLACEMENT, apply, explain, history, show
 
@@ -93,3 +95,13 @@ def test_what_depends_on_the_job_is_told(stage: Stage) -> None:
     [notice] = apply(stage, LIMITED + FAR, dry_run=True)["notices"]
     assert notice["code"] == "placement/of-jobs"
     assert "max-usd and objective cost depend on the job" in notice["message"]
+
+
+def test_a_file_that_means_this_machine_is_told_how_it_is_called() -> None:
+    """By its driver it can only mean that; what it calls otherwise would never run anything."""
+    here = [a_cluster("vm", a_node("vm"), driver="local"), a_cluster("far", a_node("n"))]
+    meant = [a_cluster("laptop", driver="local"), a_cluster("vm", driver="local")]
+    [notice] = named_otherwise(meant, here)
+    assert notice.message.startswith("laptop has the driver `local`, and this machine is called")
+    assert notice.help == "name it `vm`, if this machine is meant"
+    assert named_otherwise(meant, here[1:]) == []

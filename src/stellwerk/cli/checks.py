@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from stellwerk.client.fleet import ClusterView, NodeView
 from stellwerk.config import Settings, load
 from stellwerk.core.model.errors import StellwerkError
 
+DECLARED = "declared"
 LEAST_DISK = 2 * 2**30
 LEAST_DISK_THERE = 2**28
 OLD_FACTS_MS = 120_000
@@ -77,6 +78,7 @@ def all_checks() -> list[Check]:
     checks += check_socket(settings)
     for cluster in clusters:
         checks += check_cluster(cluster)
+    checks += check_declared(clusters)
     if not clusters:
         checks.append(Check("warn", "no cluster has been looked at yet", "try again in a moment"))
     checks += check_predictions(calibration)
@@ -215,8 +217,19 @@ def check_socket(settings: Settings) -> Iterator[Check]:
     yield Check("ok", f"the socket {settings.socket} is closed to others")
 
 
+def check_declared(clusters: Iterable[ClusterView]) -> Iterator[Check]:
+    """Clusters of fleet files alone: nothing is wrong with them, and nothing runs there."""
+    names = [one.name for one in clusters if one.state == DECLARED]
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        told = f"{', '.join(names[:3])}{more} only declared: no driver here reaches them"
+        yield Check("ok", told)
+
+
 def check_cluster(cluster: ClusterView) -> Iterator[Check]:
     """Whether it answers, and whether what is known of it is fresh."""
+    if cluster.state == DECLARED:
+        return
     if cluster.state == "ready":
         yield Check("ok", f"{cluster.name} is ready: {free(cluster)} free")
     else:

@@ -31,6 +31,7 @@ from stellwerk.store import Store
 
 NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,79}")
 STDIN = "stdin"
+LOCAL = "local"
 EMPTIED = "placement/emptied"
 
 
@@ -171,6 +172,7 @@ def answer(
             *_emptied(moved, one.name, dry_run=dry_run),
             *_from_others(was, own),
             *_of_jobs(one.read.placements),
+            *named_otherwise(clusters.values(), (here for here, _ in store.clusters())),
             *one.notices,
             *_left_out(was, own),
         ],
@@ -271,6 +273,21 @@ def _from_others(was: Was, own: Iterable[str]) -> list[Notice]:
         )
         for key in own
         if key in was.elsewhere and key in was.standing
+    ]
+
+
+def named_otherwise(clusters: Iterable[Cluster], here: Iterable[Cluster]) -> list[Notice]:
+    """A file that means the machine of the server by its driver has to name it as it is named."""
+    mine = [each.name for each in here if each.driver == LOCAL]
+    return [
+        Notice(
+            "fleet/named-otherwise",
+            f"{one.name} has the driver `{LOCAL}`, and this machine is called `{mine[0]}` here, so"
+            f" {one.name} is only declared",
+            f"name it `{mine[0]}`, if this machine is meant",
+        )
+        for one in clusters
+        if one.driver == LOCAL and mine and one.name not in mine
     ]
 
 
