@@ -81,6 +81,10 @@ def test_work_goes_over_one_connection_that_the_machine_makes(place: JoinedPlace
         await session.until_it_printed("w-1-1")
         said = await talk(driver, order.run, "echo inside")
         assert said.output == b"inside\n"
+        joiner = place.joiner
+        second = place.join(secret, "--ca", place.listen.cert)
+        assert await asyncio.to_thread(second.wait, 15) == 77, "one dials for the folder already"
+        place.joiner = joiner  # which goes on, with the secret that the other one was given
         assert await place.tokens.revoke(CLUSTER, token.id) == [token.id]
         first = driver.machines[NODE].hand
         place.vanish(driver)
@@ -88,7 +92,6 @@ def test_work_goes_over_one_connection_that_the_machine_makes(place: JoinedPlace
         await session.until(lambda: driver.machines[NODE].is_connected)
         await driver.kill(order.run)
         await session.ends("w-1-1")
-        joiner = place.joiner
         assert joiner is not None
         await place.tokens.revoke(CLUSTER)
         await driver.drop(NODE)

@@ -54,6 +54,8 @@ class Joined:
                 self._once()
                 _say(f"the connection to {self._server.url} ended")
             except Refused as refusal:
+                if refusal.code == "token" and self._is_renewed():
+                    continue
                 _say(f"error[join/{refusal.code}]  {refusal.message}")
                 if refusal.final:
                     return _NO_PERMISSION
@@ -63,6 +65,15 @@ class Joined:
                 delay = RETRY_FIRST_S
             time.sleep(delay * random.uniform(0.7, 1.0))  # noqa: S311 - no secret
             delay = min(delay * 2, RETRY_MOST_S)
+
+    def _is_renewed(self) -> bool:
+        """Whether another one that joined for this folder meanwhile has left a newer secret."""
+        kept = {}
+        path = os.path.join(self._home, FILE)
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+            kept = json.load(file)
+        before, self._bearer = self._bearer, str(kept.get("secret") or self._bearer)
+        return self._bearer != before
 
     def _once(self) -> None:
         wish = {"v": 1, "name": self._name, "machine_id": machine_id() or os.uname().nodename}
