@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,6 +103,17 @@ def lab() -> Iterator[Lab]:
         person = Person(room)
         yield Lab(person, room, health)
         person.stw("server", "stop", code=None)
+
+
+def test_two_cables_are_long_and_lose_something(lab: Lab) -> None:
+    """All that follows holds with them too, where this kernel can make them so."""
+    far = lab.room.computers[2:4]
+    if not all(each.slow_down("delay 20ms 5ms loss 1%") for each in far):
+        pytest.skip("this kernel has no netem, so no cable of the room delays or loses anything")
+    for each in far:
+        began = time.monotonic()
+        socket.create_connection((each.address, 22)).close()
+        assert time.monotonic() - began > 0.01
 
 
 def test_an_afternoon(lab: Lab) -> None:
