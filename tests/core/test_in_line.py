@@ -1,6 +1,6 @@
 """How waiting work stands in its queue: place, who may be stopped and why not, what would help."""
 
-from stellwerk.core.in_line import InLine, in_line
+from stellwerk.core.in_line import InLine, in_line, quota_in
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.queueing import Preemption
 from stellwerk.core.queue.quota import LEAST_RUN_MS
@@ -15,7 +15,8 @@ NEVER = Preemption()
 
 def standing(hall: Hall, id: WorkloadId) -> InLine:
     """How it stands now."""
-    found = in_line(hall.view(), id)
+    view = hall.view()
+    found = in_line(view, id, quota_in(view))
     assert found is not None
     return found
 
@@ -97,4 +98,4 @@ def test_without_queues_the_ends_of_others_are_told() -> None:
     found = standing(hall, waits)
     assert (found.queue, found.place, found.contenders) == ("", 1, ())
     assert [one.change for one in found.ways] == ["cancel w-00001"]
-    assert in_line(hall.view(), WorkloadId("w-none")) is None
+    assert in_line(hall.view(), WorkloadId("w-none"), None) is None

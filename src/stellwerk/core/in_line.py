@@ -72,18 +72,28 @@ class _Mine(NamedTuple):
         return (-head.priority, head.order) < (-self.head.priority, self.head.order)
 
 
-def in_line(view: View, id: WorkloadId, *, ways: bool = True) -> InLine | None:
-    """How a workload stands that waits in a view; None if it isn't among those looked at."""
+def quota_in(view: View) -> Quota | None:
+    """The quota of a view's queues with all that is held; None where there are none."""
+    if view.queueing is None:
+        return None
+    quota = Quota(view.queueing)
+    quota.begin(view.held)
+    return quota
+
+
+def in_line(view: View, id: WorkloadId, quota: Quota | None, *, ways: bool = True) -> InLine | None:
+    """How a workload stands that waits in a view; None if it isn't among those looked at.
+
+    ``quota`` is that of the view; it may be asked about many. Without ``ways`` only what it lacks is
+    told, and who holds that.
+    """
     pairs = (_Mine(part, head) for part in view.shapes for head in part.heads if head.id == id)
     mine = next(pairs, None)
     if mine is None:
         return None
-    quota = Quota(view.queueing) if view.queueing is not None else None
-    if quota is not None:
-        quota.begin(view.held)
     door = quota.door(mine.part.shape.queue) if quota is not None else None
     queue = door.queue if door is not None else None
-    place, waiting, ahead = _places(view, quota, mine, queue)
+    place, waiting, ahead = _places(view, quota, mine, queue) if ways else (0, 0, {})
     if quota is None or queue is None:
         found = InLine("", place, waiting, ahead)
         return replace(found, ways=tuple(_ways(view, mine, {}, (), None))) if ways else found

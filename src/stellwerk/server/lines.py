@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from stellwerk.core.contenders import Contender
 from stellwerk.core.describe.fleet_amounts import write_kubernetes
-from stellwerk.core.in_line import InLine, in_line
+from stellwerk.core.in_line import InLine, in_line, quota_in
 from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.view import View
@@ -27,7 +27,7 @@ NAMES = 3
 
 def standing_of(store: Store, view: View, id: WorkloadId) -> StandingView | None:
     """How one stands; None if it is too far back to be looked at."""
-    found = in_line(view, id)
+    found = in_line(view, id, quota_in(view))
     if found is None:
         return None
     shown = found.contenders[:MOST_CONTENDERS]
@@ -82,7 +82,7 @@ def _signed(amount: int) -> str:
 def line_of(services: Services, view: View, ids: Sequence[str], eyes: Seeing) -> list[LineItem]:
     """Every reason of those that wait, and who holds what they lack; equal work only once."""
     known: dict[ShapeId, tuple[InLine | None, list[tuple[str, str]]]] = {}
-    items = []
+    quota, items = quota_in(view), []
     for id in ids:
         row = services.store.workload(id, PROJECT)
         if row is None or eyes.how(row.workload.owner) == "nothing":
@@ -90,7 +90,7 @@ def line_of(services: Services, view: View, ids: Sequence[str], eyes: Seeing) ->
         one = row.workload
         page = services.pages.explain(one, 0, view)
         if one.shape not in known:
-            stands = in_line(view, one.id, ways=False)
+            stands = in_line(view, one.id, quota, ways=False)
             known[one.shape] = stands, _holders(services, view, one, stands, page)
         stands, holders = known[one.shape]
         seen = [name for name, owner in holders if name and eyes.how(owner) != "nothing"]

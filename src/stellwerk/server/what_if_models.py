@@ -31,8 +31,8 @@ class WhatIfRow(msgspec.Struct, frozen=True):
     """A workload for which a change matters, without it and with it.
 
     In ``earlier`` of ``futures`` it starts before, in ``later`` after what it would otherwise;
-    0 futures: none were played for it. ``change``: earlier, later, mixed (in some futures the one, in
-    some the other), stopped, spared, gone, new, reason.
+    0 futures: none were played for it. ``change``: earlier, later, mixed (both, in different
+    futures), stopped, spared, gone, new, reason.
     """
 
     id: str
