@@ -73,6 +73,8 @@ SAMPLE: dict[str, str | int] = {
     "limit_ms": 3_600_000,
     "line": "CUDA out of memory",
     "fault": "its driver asks for a reset",
+    "gpu": 0,
+    "place": "room/pc07",
     "message": "the disk is full",
     "metric": "loss",
     "module": "torch",
