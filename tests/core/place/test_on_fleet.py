@@ -370,6 +370,19 @@ def test_every_cluster_is_told_with_numbers_that_add_up(seed: int) -> None:
                 assert one.total == sum(score.contribution for score in one.scores)
 
 
+def test_a_deadline_that_is_missed_is_told_once() -> None:
+    """In the words of the estimate, with the change that would turn it, which does."""
+    text = (
+        "run: x\nresources: {labels: {stellwerk/expected-runtime: 2h,"
+        " stellwerk/finish-by: '2027-01-15T09:00:00Z'}}\n"
+    )
+    fleet = fleet_of(cluster("a", node("n")))
+    record = record_of(one_answer(plan_on_fleet([ask(text)], fleet, NOW_MS)))
+    (refusal,) = record.candidates[0].refusals
+    assert refusal.sentence == "on a it would be over 1 h after its deadline"
+    assert refusal.change_if == "limit finish-by=7200s"
+
+
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_what_a_cluster_has_is_said_beside_what_is_asked(kind: str) -> None:
     """A kind that isn't there at all is named with the kinds that are."""

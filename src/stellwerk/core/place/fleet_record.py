@@ -30,6 +30,7 @@ from stellwerk.core.place.options import Option, cards
 from stellwerk.core.place.policies import NO_WISHES, replicas_of
 
 MOST_TURNS = 3
+DEADLINE = ("limit", "finish_by_ms")
 USUAL_CPUS_MILLI = 1000
 
 
@@ -153,10 +154,28 @@ def refusals_of(answer: Answer, one: Explained) -> tuple[Refusal, ...]:
     if option.failed:
         # Their number isn't known only since another rule keeps it from being known.
         rules = [rule for rule in rules if not _of_length(rule)]
-    rules = [*(_answerable(answer, rule) for rule in rules), *option.failed]
+    rules = _deadline_once([*(_answerable(answer, rule) for rule in rules), *option.failed])
     return tuple(
         Refusal(rule, sentence_of(rule), phrase_of(one.cluster, rule.change)) for rule in rules
     )
+
+
+def _deadline_once(rules: Sequence[FailedRule]) -> list[FailedRule]:
+    """A deadline that is missed is a limit and a reason of the estimate: the words of this one, the
+    change of that one.
+    """
+    changes = {one.rule: one.change for one in rules if one.change is not None}
+    late = changes.get("after_deadline")
+    is_limit = {rule: (one.kind, one.key) == DEADLINE for rule, one in changes.items()}
+    limit = next((changes[rule] for rule, found in is_limit.items() if found), None)
+    if late is None or limit is None:
+        return list(rules)
+    told = replace(limit, text=late.text)
+    return [
+        replace(one, change=told) if one.rule == "after_deadline" else one
+        for one in rules
+        if not is_limit.get(one.rule)
+    ]
 
 
 def _facts(answer: Answer, option: Option) -> tuple[Fact, ...]:
