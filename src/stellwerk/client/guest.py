@@ -67,7 +67,7 @@ def pid_of(folder: str) -> int:
 
 def start(settings: Settings, server: ServerStatus) -> bool:
     """Starts that process, if it isn't there; says whether it had to. Raises StellwerkError."""
-    folder = _made(folder_of(settings, server.home))
+    folder = _made(folder_of(settings, server.home), settings.home)
     if pid_of(folder):
         return False
     env = clean_environment(settings, os.environ)
@@ -99,12 +99,14 @@ def stop(folder: str) -> int:
     return pid
 
 
-def _made(folder: str) -> str:
+def _made(folder: str, home: str) -> str:
+    """Makes a folder that is its user's alone, and so is the one around it outside of ``home``."""
+    why = ""
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.stat(folder)
-        own = found.st_uid == os.getuid() and not found.st_mode & 0o022
-        why = "" if own else "it belongs to others, or they may write to it"
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        around = os.path.dirname(folder)
+        for each in (folder,) if around == home else (around, folder):
+            system.make_own(each)
     except OSError as error:
         why = error.strerror or str(error)
     if why:

@@ -22,7 +22,7 @@ from typing import Any, Optional
 
 from .dialing import Refused, Server, fetch, upgrade
 from .files import JSONObject
-from .system import boot_id, file_system_type, is_network_file_system, machine_id, now_ms
+from .system import boot_id, file_system_type, is_network_file_system, machine_id, make_own, now_ms
 
 RETRY_FIRST_S = 0.5
 RETRY_MOST_S = 60.0
@@ -174,6 +174,8 @@ def home_of(key: str, folder: str = "") -> str:
     tops = [os.path.join(state, "stellwerk"), f"/var/tmp/stellwerk-{os.getuid()}"]  # noqa: S108
     for top in tops:
         if not is_network_file_system(file_system_type(top)):
+            if top == tops[1]:
+                make_own(top)
             return os.path.join(top, machine, key)
     places = " and ".join(tops)
     message = f"{places} lie on network file systems: name a folder on a local disk, --folder"

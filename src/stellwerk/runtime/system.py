@@ -6,10 +6,13 @@ and the callers have a slower way.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import resource
 import signal
 import socket
+import stat
 import struct
 import time
 from typing import Any, Optional
@@ -124,6 +127,19 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except (ImportError, KeyError):
         return str(uid)
+
+
+def make_own(folder: str) -> None:
+    """Makes a folder of this user's alone where everybody may make some, as in `/var/tmp`.
+
+    Raises PermissionError where somebody else has made it, who could change what lies in it.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "it belongs to another user", folder)
+    os.chmod(folder, 0o700)
 
 
 def file_system_type(path: str) -> str:

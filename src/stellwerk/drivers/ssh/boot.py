@@ -13,7 +13,7 @@ PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(15, 8, -1)))
 TOO_OLD = 66
 
 _BOOT = r"""
-import errno, hashlib, json, os, sys, time
+import errno, hashlib, json, os, stat, sys, time
 if sys.version_info < (3, 9):
     sys.exit(66)
 mark, digest, size, key, folder, mode = sys.argv[1:7]
@@ -58,6 +58,15 @@ def failed(error):
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     give_up("full" if full else "folder", place=error.filename or home, why=error.strerror)
 try:
+    if not folder and top == tops[1]:
+        try:
+            os.mkdir(top, 0o700)
+        except FileExistsError:
+            pass
+        found = os.lstat(top)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            give_up("folder", place=top, why="it belongs to another user")
+        os.chmod(top, 0o700)
     os.makedirs(runtime, mode=0o700, exist_ok=True)
     if os.stat(home).st_uid != os.getuid():
         give_up("folder", place=home, why="it belongs to another user")
