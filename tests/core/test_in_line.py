@@ -99,3 +99,9 @@ def test_without_queues_the_ends_of_others_are_told() -> None:
     assert (found.queue, found.place, found.contenders) == ("", 1, ())
     assert [one.change for one in found.ways] == ["cancel w-00001"]
     assert in_line(hall.view(), WorkloadId("w-none"), None) is None
+
+
+def test_what_starts_by_itself_needs_no_way() -> None:
+    """Nothing is offered for what the next cycle does anyway."""
+    hall = Hall(a_cluster("lab", a_node("n1", cpus=1)))
+    assert standing(hall, hall.submit()).ways == ()

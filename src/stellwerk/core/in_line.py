@@ -84,8 +84,8 @@ def quota_in(view: View) -> Quota | None:
 def in_line(view: View, id: WorkloadId, quota: Quota | None, *, ways: bool = True) -> InLine | None:
     """How a workload stands that waits in a view; None if it isn't among those looked at.
 
-    ``quota`` is that of the view; it may be asked about many. Without ``ways`` only what it lacks is
-    told, and who holds that.
+    ``quota`` is that of the view; it may be asked about many. Without ``ways`` only what it
+    lacks is told, and who holds that.
     """
     pairs = (_Mine(part, head) for part in view.shapes for head in part.heads if head.id == id)
     mine = next(pairs, None)
@@ -93,7 +93,8 @@ def in_line(view: View, id: WorkloadId, quota: Quota | None, *, ways: bool = Tru
         return None
     door = quota.door(mine.part.shape.queue) if quota is not None else None
     queue = door.queue if door is not None else None
-    place, waiting, ahead = _places(view, quota, mine, queue) if ways else (0, 0, {})
+    nowhere: tuple[int, int, dict[str, int]] = 0, 0, {}
+    place, waiting, ahead = _places(view, quota, mine, queue) if ways else nowhere
     if quota is None or queue is None:
         found = InLine("", place, waiting, ahead)
         return replace(found, ways=tuple(_ways(view, mine, {}, (), None))) if ways else found
@@ -191,6 +192,8 @@ def _ways(
 ) -> Iterator[WayIn]:
     """One change of each kind that was tried and lets it start."""
     ahead = _up_to(view, mine)
+    if _starts(ahead, mine):
+        return  # by itself, in the next cycle
     for kind in (
         _ends(ahead, mine, contenders),
         _quotas(ahead, short, queue),
@@ -198,10 +201,16 @@ def _ways(
         _places_back(ahead),
     ):
         for one, change, changed in kind:
-            then = outcomes_of(changed).get(mine.head.id)
-            if then is not None and then.what in {STARTS, WHEN_ROOM}:
-                yield WayIn(one, change, then.what)
+            then = _starts(changed, mine)
+            if then:
+                yield WayIn(one, change, then)
                 break
+
+
+def _starts(view: View, mine: _Mine) -> str:
+    """What the next cycle makes of it, if it starts or others are stopped for it; else ""."""
+    then = outcomes_of(view).get(mine.head.id)
+    return then.what if then is not None and then.what in {STARTS, WHEN_ROOM} else ""
 
 
 _Tried = Iterator[tuple[str, str, View]]
