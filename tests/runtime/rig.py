@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,21 @@ INTERPRETERS = interpreters()
 ENDS = sorted({*list(INTERPRETERS)[:1], *list(INTERPRETERS)[-1:]})
 """The oldest and the newest version."""
 OLDEST = next(iter(INTERPRETERS.values()))
+SOURCE = Path(bundle.__file__).parents[2]
 PYTHON = f"{sys.executable} -I -S -u"
 """How a job in a test starts a Python that is quick to start."""
+
+
+@cache
+def bundle_of(python: str) -> bytes:
+    """The file as that Python packs it, which then has nothing to compile at each start."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n"
+        "from stellwerk.runtime import bundle; sys.stdout.buffer.write(bundle.packed())"
+    )
+    return subprocess.run(
+        [python, "-I", "-S", "-c", program], check=True, capture_output=True
+    ).stdout
 
 
 class Refusal(Exception):
@@ -125,7 +139,8 @@ class Rig:
         self.home = os.path.join(folder, "home")
         os.makedirs(self.home)
         Path(self.home, ".bashrc").write_text(bashrc)
-        self.program = str(bundle.build(Path(folder)))
+        self.program = os.path.join(folder, "runtime.pyz")
+        Path(self.program).write_bytes(bundle_of(python))
         self.agent: subprocess.Popen[bytes] | None = None
         self._client: Client | None = None
 

@@ -1,7 +1,9 @@
 """The one file that travels."""
 
+import hashlib
 import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -23,12 +25,38 @@ def test_same_sources_same_file(tmp_path: Path) -> None:
 
 
 def test_only_our_own_modules(tmp_path: Path) -> None:
-    """Sources only, no test, no cache, nothing of the rest of Stellwerk."""
+    """Each source and what it compiles to, no test, nothing of the rest of Stellwerk."""
     with zipfile.ZipFile(bundle.build(tmp_path)) as archive:
         names = archive.namelist()
-    assert names[0] == "__main__.py"
-    assert all(name.startswith("stellwerk/runtime/") for name in names[2:])
-    assert all(name.endswith(".py") for name in names)
+    sources = [name for name in names if name.endswith(".py")]
+    assert sorted(names) == sorted([*sources, *(f"{name}c" for name in sources)])
+    assert names[:2] == ["__main__.py", "__main__.pyc"]
+    assert sources[1] == "stellwerk/__init__.py"
+    assert all(name.startswith("stellwerk/runtime/") for name in sources[2:])
+
+
+def test_another_process_packs_the_same() -> None:
+    """Whatever is loaded there and in whatever order its hashes are: a build has one digest."""
+    program = (
+        "import asyncio, email, hashlib\n"
+        "from stellwerk.runtime import agent, bundle\n"
+        "print(hashlib.sha256(bundle.packed()).hexdigest())"
+    )
+    env = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == hashlib.sha256(bundle.packed()).hexdigest()
+
+
+def test_what_was_compiled_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
+    """This Python takes a module from the bundle as it was compiled."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(bundle.build(tmp_path))!r})\n"
+        "import stellwerk.runtime.claims as module; print(module.__file__)"
+    )
+    shown = result_of([sys.executable, "-I", "-S", "-c", program])
+    assert shown.stdout.strip().endswith("claims.pyc")
 
 
 @pytest.mark.parametrize("version", ENDS)

@@ -1,5 +1,8 @@
 """Packs this package into one file that any Python from 3.9 on runs, the same bytes each time.
 
+Beside each module lies what this Python compiles it to, for to compile all of them is most of an
+agent's start; another version passes that over, and reads the module itself.
+
 The file keeps the names of the modules, so a job that puts it on its PYTHONPATH can import
 `stellwerk.runtime.helper` where Stellwerk itself isn't installed.
 """
@@ -7,9 +10,12 @@ The file keeps the names of the modules, so a job that puts it on its PYTHONPATH
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
+import marshal
 import os
 import zipfile
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = "stellwerk/runtime"
@@ -25,23 +31,24 @@ sys.exit(main())
 
 
 def build(target_dir: Path) -> Path:
-    """Write `runtime-<first 12 digits of its hash>.pyz` if it isn't there yet; its path."""
-    content = packed()
-    target = target_dir / f"runtime-{hashlib.sha256(content).hexdigest()[:12]}.pyz"
+    """Write `runtime-<12 digits that tell its sources and Python>.pyz` where it isn't; its path."""
+    told = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for name, content in _sources().items():
+        told.update(b"%s %d\n%s" % (name.encode(), len(content), content))
+    target = target_dir / f"runtime-{told.hexdigest()[:12]}.pyz"
     if not target.exists():
         target_dir.mkdir(parents=True, exist_ok=True)
         unfinished = target_dir / f".{target.name}.{os.getpid()}"
-        unfinished.write_bytes(content)
+        unfinished.write_bytes(packed())
         os.rename(unfinished, target)
     return target
 
 
+@cache
 def packed() -> bytes:
     """The bytes of the file: stored and not compressed, which differs between zlibs."""
-    files = {"__main__.py": _MAIN, "stellwerk/__init__.py": b'"""Stellwerk beside a job."""\n'}
-    here = Path(__file__).parent
-    for source in sorted(here.glob("*.py")):
-        files[f"{_PACKAGE}/{source.name}"] = source.read_bytes()
+    files = _sources()
+    files.update({f"{name}c": _compiled(name, files[name]) for name in sorted(files)})
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
@@ -50,3 +57,22 @@ def packed() -> bytes:
             entry.create_system = 3
             archive.writestr(entry, files[name])
     return target.getvalue()
+
+
+def _sources() -> dict[str, bytes]:
+    files = {"__main__.py": _MAIN, "stellwerk/__init__.py": b'"""Stellwerk beside a job."""\n'}
+    here = Path(__file__).parent
+    for source in sorted(here.glob("*.py")):
+        files[f"{_PACKAGE}/{source.name}"] = source.read_bytes()
+    return files
+
+
+def _compiled(name: str, source: bytes) -> bytes:
+    """A module as this Python keeps it, valid whatever the time of its source.
+
+    In a format of `marshal` without references, which hang on what else is loaded.
+    """
+    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
+    unchecked = (1).to_bytes(4, "little")
+    head = importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source)
+    return head + marshal.dumps(code, 2)
