@@ -198,6 +198,8 @@ def test_people_add_machines_by_logins_of_their_own() -> None:
 
 def test_a_name_under_which_nothing_came_about_is_nobodys(crowd: Crowd) -> None:
     """A token that can't be made leaves no owner behind, and none is made for ever or for less."""
+    unknown = crowd.ask(ADA, "POST", "/v1/clusters/nonesuch/drain", {})
+    assert unknown.json["code"] == "find/cluster"
     for name, wish in (("Bad_Name", {}), ("room", {"ttl_ms": -5}), ("room", {"ttl_ms": 10**22})):
         refused = crowd.ask(ADA, "POST", f"/v1/clusters/{name}/tokens", wish)
         assert refused.status in {400, 422}, refused

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from stellwerk.core.model.gates import ARRAY_LABEL
 from stellwerk.core.model.ids import RunId, workload_of
+from stellwerk.server.one_cluster import no_cluster
 from stellwerk.server.permissions import Rule
 from stellwerk.server.policy import SERVER, Thing
 from stellwerk.server.services import PROJECT, SETTLE_S, Services
@@ -11,13 +12,24 @@ from stellwerk.store import Store, WorkloadFilter
 
 
 async def thing_of(services: Services, rule: Rule, params: Mapping[str, object]) -> Thing:
-    """The workload, array or cluster that a path names; the server where it names nothing."""
+    """The workload, array or cluster that a path names; the server where it names nothing.
+
+    Raises StellwerkError where there is no such cluster.
+    """
     if rule.kind == "workload":
         return await _workload(services, str(params.get("ref", "")))
     if rule.kind == "cluster":
-        name = str(params.get("name", ""))
-        return Thing("cluster", name, services.owner_of(name))
+        return _cluster(services, str(params.get("name", "")))
     return SERVER
+
+
+def _cluster(services: Services, name: str) -> Thing:
+    """A cluster that is there, or that is to be somebody's. Raises StellwerkError."""
+    if not services.belongings.known_owner(name) and services.engine.driver(name) is None:
+        known = {one.cluster.name: True for one in services.engine.view().clusters}
+        if name not in known:
+            raise no_cluster(name, known)
+    return Thing("cluster", name, services.owner_of(name))
 
 
 async def _workload(services: Services, ref: str) -> Thing:

@@ -322,6 +322,8 @@ def test_a_node_that_is_not_ready_gives_nothing() -> None:
     """What it has isn't free while it can't be used."""
     node = msgspec.structs.replace(FLEET[0].nodes[0], state="unreachable")
     assert clusters.free(msgspec.structs.replace(FLEET[0], nodes=[node])) == "0 CPUs, 0 B"
+    drained = [msgspec.structs.replace(node, name=name, note="drained") for name in ("a", "b")]
+    assert clusters.note(msgspec.structs.replace(FLEET[0], nodes=drained)) == "drained"
     unknown = msgspec.structs.replace(FLEET[0], nodes=[])
     assert (clusters.free(unknown), clusters.total(unknown)) == ("?", "?")
 

@@ -73,6 +73,9 @@ def story(name: str, output: Output) -> None:
     found = _workload(client, name)
     records = list(client.events(workload=found.id))
     names = {found.id: found.name, **_names_of_others(client, records)}
+    if output.for_people and not records:
+        narrate(f"the story of {found.name} is told to {found.owner} and administrators alone")
+        return
     write_list(records, columns(now_ms(), names), output, name=lambda record: str(record.seq))
     if output.for_people:
         for line in [*family.later_ones(client, name, found), f"next: stw show {found.name}"]:

@@ -59,10 +59,13 @@ def columns() -> list[Column[ClusterView]]:
             lambda one: ",".join(f"{k}={v}" for k, v in one.labels.items()),
             wide=True,
         ),
-        Column(
-            "note", "NOTE", lambda one: "; ".join(filter(None, map(_note, one.nodes))), grows=True
-        ),
+        Column("note", "NOTE", note, grows=True),
     ]
+
+
+def note(cluster: ClusterView) -> str:
+    """What is to be said of its nodes: once where it is the same of several."""
+    return "; ".join(dict.fromkeys(filter(None, map(_note, cluster.nodes))))
 
 
 def _note(node: NodeView) -> str:
