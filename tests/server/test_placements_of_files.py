@@ -105,3 +105,20 @@ def test_a_file_that_means_this_machine_is_told_how_it_is_called() -> None:
     assert notice.message.startswith("laptop has the driver `local`, and this machine is called")
     assert notice.help == "name it `vm`, if this machine is meant"
     assert named_otherwise(meant, here[1:]) == []
+
+
+SCORED = """
+apiVersion: cluster.open-cluster-management.io/v1alpha1
+kind: AddOnPlacementScore
+metadata: {name: gpu, namespace: %s}
+status: {scores: [{name: free, value: 5}]}
+"""
+
+
+def test_a_score_of_a_cluster_that_another_file_has_is_missing_nothing(stage: Stage) -> None:
+    """Nor one of a cluster that a driver found; of one that nobody knows it is told."""
+    apply(stage, PLACEMENT + FAR)
+    for name in ("afar", "lab"):
+        assert apply(stage, SCORED % name, name="scores.yaml")["notices"] == [], name
+    [notice] = apply(stage, SCORED % "nowhere", name="scores.yaml")["notices"]
+    assert notice["code"] == "fleet/no-cluster"

@@ -32,6 +32,7 @@ from stellwerk.store import Store
 NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,79}")
 STDIN = "stdin"
 LOCAL = "local"
+NO_CLUSTER = "fleet/no-cluster"
 EMPTIED = "placement/emptied"
 
 
@@ -173,7 +174,7 @@ def answer(
             *_from_others(was, own),
             *_of_jobs(one.read.placements),
             *named_otherwise(clusters.values(), (here for here, _ in store.clusters())),
-            *one.notices,
+            *(each for each in one.notices if not was.knows(each)),
             *_left_out(was, own),
         ],
         seq=store.seq(),
@@ -191,11 +192,17 @@ class Was(msgspec.Struct, frozen=True):
     standing: dict[str, Standing]
     elsewhere: dict[str, str] = {}
     """The placements of other files, with the name of the file."""
+    named: dict[str, bool] = {}
+    """The clusters of other files, and those that drivers found."""
 
     @property
     def declared(self) -> dict[str, Cluster]:
         """The clusters of the file."""
         return {one.name: one for one in self.said[0].clusters}
+
+    def knows(self, notice: Notice) -> bool:
+        """Whether a file misses a cluster that isn't in it, and that there is all the same."""
+        return notice.code == NO_CLUSTER and notice.path in self.named
 
     def clusters(self, key: str) -> list[str]:
         """What a placement had."""
@@ -207,22 +214,40 @@ def before(store: Store, name: str) -> Was:
     """What the file of this name said until now."""
     standing = {one.placement.key: one for one in store.placements()}
     declared = store.declared()
-    elsewhere = {
-        key: each.name
+    others = {
+        each.name: msgspec.json.decode(store.blobs.get(each.facts), type=_Keys)
         for each in declared
         if each.name != name
-        for key in msgspec.json.decode(store.blobs.get(each.facts), type=_Keys).placements
     }
+    elsewhere = {key: file for file, said in others.items() for key in said.placements}
+    named = {each.name: True for each, _ in store.clusters()}
+    for said_there in others.values():
+        for source in said_there.sources:
+            named |= {each.name: True for each in source.fleet.clusters if source.whole}
     known = next((each for each in declared if each.name == name), None)
     if known is None:
-        return Was(None, (Fleet(clusters=()), (), ()), standing, elsewhere)
-    return Was(known, said(read_facts(store.blobs.get(known.facts))), standing, elsewhere)
+        return Was(None, (Fleet(clusters=()), (), ()), standing, elsewhere, named)
+    return Was(known, said(read_facts(store.blobs.get(known.facts))), standing, elsewhere, named)
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Fleet(msgspec.Struct):
+    clusters: tuple[_Named, ...] = ()
+
+
+class _Source(msgspec.Struct):
+    fleet: _Fleet
+    whole: bool = True
 
 
 class _Keys(msgspec.Struct):
-    """Which placements are in a file: all that is read here of what it says."""
+    """Which placements and clusters are in a file: all that is read here of what it says."""
 
     placements: tuple[str, ...] = ()
+    sources: tuple[_Source, ...] = ()
 
 
 def _applied(
