@@ -86,3 +86,18 @@ def test_only_who_was_asked_may_call_again(monkeypatch: pytest.MonkeyPatch) -> N
         assert not caught.value.final
 
     asyncio.run(asyncio.wait_for(scene(), 10))
+
+
+def test_a_line_without_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever calls can't fill the server's memory with what should be one answer."""
+    monkeypatch.setattr(callers, "LONGEST_LINE", 10)
+
+    async def scene() -> None:
+        request, line = Request(*[b"xxxx"] * 9), Line()
+        carrying = asyncio.create_task(line.carry(request.receive, request.send, asyncio.Event()))
+        with pytest.raises(ValueError, match="no end"):
+            await line.readline()
+        request.more.set()
+        await carrying
+
+    asyncio.run(asyncio.wait_for(scene(), 10))

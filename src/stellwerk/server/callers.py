@@ -18,6 +18,7 @@ CALL_AGAIN = b"s"
 """To whoever keeps a runtime's connection: call again, for a session of this name."""
 CALL_AGAIN_S = 15.0
 MOST_UNDER_WAY = 1 << 20
+LONGEST_LINE = 1 << 20
 MEDIA_TYPE = "application/vnd.stellwerk.runtime"
 
 
@@ -101,9 +102,11 @@ class Line:
         return data
 
     async def readline(self) -> bytes:
-        """One line; all that is left where none ends."""
+        """One line; all that is left where none ends. Raises ValueError for one without end."""
         line = b""
         while not line.endswith(b"\n"):
+            if len(line) > LONGEST_LINE:
+                raise ValueError("a line has no end")
             piece = await self.read(READ_BYTES)
             if not piece:
                 break
