@@ -27,7 +27,7 @@ from stellwerk.server import logbook
 from stellwerk.server import tails as tails_module
 from stellwerk.server.feed import Feed
 from stellwerk.server.ids import Ids
-from stellwerk.server.lock import HomeLock
+from stellwerk.server.lock import HomeLock, holder_of
 from stellwerk.server.logbook import LineFormatter, StderrHandler, write_stderr_to
 from stellwerk.server.peer import Access, Peer, authorize, peer_of, user_name
 from stellwerk.server.problems import on_driver_error
@@ -128,7 +128,9 @@ def test_a_token_is_made_once_and_kept_from_others(tmp_path: Path) -> None:
 
 def test_one_lock_for_a_home(tmp_path: Path) -> None:
     """The second one is told whose it is; a released one can be taken."""
+    assert holder_of(str(tmp_path)) == 0
     first = HomeLock(str(tmp_path))
+    assert holder_of(str(tmp_path)) == os.getpid()
     with pytest.raises(StellwerkError) as caught:
         HomeLock(str(tmp_path))
     assert f"pid {os.getpid()}" in caught.value.problems[0].message

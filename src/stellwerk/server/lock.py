@@ -28,6 +28,19 @@ class HomeLock:
         os.close(self._fd)
 
 
+def holder_of(home: str) -> int:
+    """The process of the server that works on a state, also one that can't be reached; else 0."""
+    try:
+        with open(os.path.join(home, NAME), "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(file.read(32) or b"0")
+    except (OSError, ValueError):
+        pass  # there never was one, or it is another user's
+    return 0
+
+
 def _taken(home: str, holder: str) -> StellwerkError:
     who = f"pid {holder}" if holder else "another process"
     return StellwerkError.of(

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import time
 
 import click
@@ -13,7 +14,8 @@ from stellwerk.cli.session import connect
 from stellwerk.client.connection import UnreachableError, answers
 from stellwerk.client.launch import tail
 from stellwerk.client.server_wire import ServerStatus
-from stellwerk.config import group_file
+from stellwerk.config import group_file, load
+from stellwerk.server.lock import holder_of
 
 STOP_WITHIN_S = 15.0
 POLL_S = 0.01
@@ -74,7 +76,7 @@ def stop() -> None:
     client = connect(start=False)
     socket = client.transport.path
     if not answers(socket):
-        narrate("the server isn't running")
+        _stop_unreachable(load().home)
         return
     status = client.server_status()
     with contextlib.suppress(UnreachableError):  # it may be gone before its answer has left it
@@ -92,6 +94,19 @@ def stop() -> None:
     running = plural(status.running, "job")
     go_on = "goes on" if status.running == 1 else "go on"
     narrate(f"stopped (pid {status.pid})" + (f"; {running} {go_on}" if status.running else ""))
+
+
+def _stop_unreachable(home: str) -> None:
+    """Ends a server whose socket somebody has removed, since it can't be asked any more."""
+    pid = holder_of(home)
+    if not pid:
+        narrate("the server isn't running")
+        return
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_WITHIN_S
+    while holder_of(home) == pid and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    narrate(f"stopped (pid {pid}), which nobody could reach any more; jobs go on")
 
 
 @command.command("status")
