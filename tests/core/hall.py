@@ -12,7 +12,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.actions import Plan, StartRun
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.gates import After, ArrayPart
-from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId, workload_of
+from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId, digest, workload_of
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.reports import Report, RunReport
@@ -78,17 +78,18 @@ class Hall:
         after: tuple[After, ...] = (),
         array: ArrayPart | None = None,
         queue: str = "default",
+        work: str = "",
     ) -> WorkloadId:
-        """Submits a workload; ids count up."""
+        """Submits a workload; ids count up. Work of one kind has a name and a task of its own."""
         self.count += 1
         key = WorkloadId(f"w-{self.count:05}")
         self.command(
             cmd.Submit(
                 id=key,
-                name=f"job-{self.count}",
+                name=f"{work or 'job'}-{self.count}",
                 project="p",
                 shape=shape or a_shape(),
-                task=BlobHash("0" * 64),
+                task=BlobHash(digest(work) if work else "0" * 64),
                 priority=priority,
                 policies=policies or Policies(),
                 held=held,

@@ -173,12 +173,16 @@ class World:
                 shape=self.dice.choice(SHAPES),
                 task=BlobHash("0"),
                 priority=self.dice.randrange(3),
-                policies=Policies(max_restarts_on_errors=self.dice.randrange(3)),
+                policies=self._policies(),
                 after=after,
                 array=part,
                 queue=self._queue(),
             )
         )
+
+    def _policies(self) -> Policies:
+        """How what is submitted wants to be retried."""
+        return Policies(max_restarts_on_errors=self.dice.randrange(3))
 
     def _queue(self) -> str:
         """The queue of what is submitted."""

@@ -23,7 +23,7 @@ from stellwerk.core.lengths import OF_THE_SAME
 from stellwerk.core.model.actions import StartRun
 from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import RunId, WorkloadId, digest, run_id
-from stellwerk.core.model.lengths import Length
+from stellwerk.core.model.lengths import Begun, Length
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import starts
 from stellwerk.core.queue.quota import Held
@@ -266,15 +266,18 @@ class _Future:
     def _start(self, start: StartRun, now_ms: int) -> None:
         self.started[start.workload] = now_ms
         self.fewest_known[start.workload] = self._fewest
-        for key, shape in self._shapes.items():
-            if any(head.id == start.workload for head in shape.heads[:1]):
-                self._take_head(key, shape)
-                break
         name = start.allocation.cluster
         cluster = self._clusters[name]
         run = run_id(start.workload, 0)
+        begun = cluster.begun
+        for key, shape in self._shapes.items():
+            if any(head.id == start.workload for head in shape.heads[:1]):
+                head = shape.heads[0]
+                begun = {**begun, run: Begun(now_ms, head.work, head.limit_ms)}
+                self._take_head(key, shape)
+                break
         self._clusters[name] = replace(
-            cluster, allocations=(*cluster.allocations, (run, start.allocation))
+            cluster, allocations=(*cluster.allocations, (run, start.allocation)), begun=begun
         )
         if start.holding is not None:
             self._hold(start, start.holding, run, now_ms)

@@ -25,6 +25,7 @@ from stellwerk.core.model.lengths import (
     Length,
     Predicted,
     Sketch,
+    Work,
 )
 from stellwerk.core.model.workload import Workload
 
@@ -57,21 +58,25 @@ GUESS = {
     )
     for index in range(int(math.log(10_000) / GROWTH), int(math.log(30 * 86_400_000) / GROWTH))
 }
+TRUSTED = 3
+"""So many ends of the very same work are needed before anything is let pass by its length."""
+
 NUMBER = re.compile(r"[-_.]?\d+$")
 
 
 def keys_of(project: str, owner: str, name: str, task: str, shape: str) -> Keys:
     """The keys of work; a name counts without the number at its end."""
-    stem = NUMBER.sub("", name) or name
     whose = f"{project}/{owner}"
-    parts = (
-        ("task", whose, stem, task),
-        ("name", whose, stem),
-        ("script", task),
-        ("shape", whose, shape),
-        ("owner", whose),
-        ("anybody",),
-    )
+    parts = (("shape", whose, shape), ("owner", whose), ("anybody",))
+    own = own_keys(Work(project, owner, name, task))
+    return (*own, *(digest(part) for part in parts))
+
+
+def own_keys(work: Work) -> Keys:
+    """Those of the keys under which work of the same name or the same task is kept."""
+    whose = f"{work.project}/{work.owner}"
+    stem = NUMBER.sub("", work.name) or work.name
+    parts = (("task", whose, stem, work.task), ("name", whose, stem), ("script", work.task))
     return tuple(digest(part) for part in parts)
 
 
@@ -96,12 +101,37 @@ def teaches(workload: Workload) -> bool:
     return workload.phase in ("Succeeded", "Failed") and ran_ms(workload) > 0
 
 
+def limit_of(time_limit_ms: int, grace_ms: int) -> int:
+    """How long a run may last at most, its grace and all; 0 for any time."""
+    return time_limit_ms + grace_ms if time_limit_ms else 0
+
+
+def trusted_ms(
+    sketches: Mapping[str, Sketch], keys: Keys, share: float, elapsed_ms: int = 0
+) -> int | None:
+    """How long work runs in all in so large a share of cases, by its `own_keys` alone.
+
+    None where too few of them are known. What resembles it says nothing here, so the answer only
+    changes when the same work ends, or when what runs outlives another twentieth of its time.
+    """
+    for key in keys:
+        sketch = sketches.get(key)
+        if sketch is not None and sum(sketch.counts.values()) >= TRUSTED * ONCE:
+            return _quantiles(sketch.counts, _outlived(elapsed_ms), (share,))[0]
+    return None
+
+
 class History:
     """Past lengths by key, and how right predictions were by what they rested on."""
 
     def __init__(self, image: HistoryImage | None = None) -> None:
         self._sketches = dict(image.sketches) if image is not None else {}
         self.calibration = dict(image.calibration) if image is not None else {}
+        self.version = 0
+
+    def sketches(self) -> dict[str, Sketch]:
+        """What is kept under each key now."""
+        return dict(self._sketches)
 
     def image(self) -> HistoryImage:
         """What a restart goes on from."""
@@ -110,6 +140,7 @@ class History:
     def learn(self, keys: Keys, ms: int) -> None:
         """Takes one end into account, after comparing it with what was expected."""
         bucket = _bucket(ms)
+        self.version += 1
         basis, _ = self._basis(keys)
         if basis != "guess":
             tally = self.calibration.get(basis, Calibration())
@@ -208,6 +239,14 @@ def _bucket(ms: int) -> int:
 def _upper(bucket: int) -> int:
     """The longest length of a bucket: who is counted on to be over by then has ended."""
     return math.floor(math.exp((bucket + 1) * GROWTH))
+
+
+def _outlived(elapsed_ms: int) -> int:
+    """The longest length of the last bucket that is over by then."""
+    bucket = _bucket(elapsed_ms)
+    return next(
+        (_upper(one) for one in (bucket, bucket - 1) if one >= 0 and _upper(one) <= elapsed_ms), 0
+    )
 
 
 def _quantiles(

@@ -3,27 +3,28 @@
 Workloads are looked at in the order of their queue. One that doesn't fit lets others pass into the
 room that is left, but only until it has waited ``OVERTAKEN_MS`` since it was queued: from then on
 what it needs is kept for it on the nodes nearest to having it, so that large work isn't starved by
-small. What is kept leaves to others what it doesn't need.
+small. What is kept leaves to others what it doesn't need, and what is over before it could use it.
 """
 
 from heapq import heapify, heappop, heapreplace
 
 from msgspec.structs import replace
 
-from stellwerk.core.model.actions import Action, ClaimRoom, Plan, StartRun, StopRun, TellWaiting
+from stellwerk.core.model.actions import Action, ClaimRoom, Plan, StartRun, StopRun
 from stellwerk.core.model.decisions import Candidate, Decision, Inputs
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.place.bounded import Bounded
-from stellwerk.core.place.decide import Chosen, chosen, rank, reasons_of, waiting
+from stellwerk.core.place.decide import Chosen, chosen, rank
 from stellwerk.core.place.found import Found
-from stellwerk.core.place.keeping import nearest
+from stellwerk.core.place.keeping import Keeping, Kept
 from stellwerk.core.place.limited import Limited, charged
 from stellwerk.core.place.preempting import is_free, promise
-from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, Why, quotas_of
+from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, quotas_of
 from stellwerk.core.place.rooms import Memory
+from stellwerk.core.place.telling import Telling
 from stellwerk.core.queue.entries import QueueState
 from stellwerk.core.queue.quota import Door
 from stellwerk.core.queue.shares import Share
@@ -38,6 +39,9 @@ KEPT_AT_ONCE = 8
 PROMISES_AT_ONCE = 32
 """Workloads for which others are being stopped at a time: this bounds the churn."""
 
+Lenders = dict[str, list[Kept]]
+"""Those in whose kept room one may start, by cluster."""
+
 _Turn = tuple[tuple[Share, ...], int, int]
 
 
@@ -48,13 +52,14 @@ def plan(view: View, memory: Memory | None = None) -> Plan:
     """
     cycle = _Cycle(view, Memory() if memory is None else memory)
     cycle.start()
+    told, decisions = cycle.told()
     stops: list[Action] = [
         StopRun(stop.workload, stop.version, stop.run, "cancel", stop.grace_ms)
         for stop in view.stops
     ]
     return Plan(
-        actions=(*stops, *cycle.actions, *cycle.told()),
-        decisions=tuple(cycle.decisions),
+        actions=(*stops, *cycle.actions, *told),
+        decisions=(*cycle.decisions, *decisions),
         wake_at_ms=cycle.wake_at_ms(),
         complete=cycle.complete,
     )
@@ -84,7 +89,7 @@ class _Cycle:
         self.by_name = {room.cluster.name: room for room in self.rooms}
         self.versions = {part.cluster.name: part.version for part in view.clusters}
         self.facts = {part.cluster.name: part.facts for part in view.clusters}
-        self.kept = 0
+        self.keeping = Keeping(view, self.by_name)
         self.blocked: dict[ShapeId, None] = {}
         self.actions: list[Action] = []
         self.decisions: list[Decision] = []
@@ -128,11 +133,24 @@ class _Cycle:
         if self.quotas is not None and door is not None:
             return self._consider_bound(self.quotas, door, head, shape)
         if not self._is_known_to_wait(shape.id) and self.bounded.fitting(shape.shape, shape.id):
-            self._start(head, shape)
+            self._start(head, shape, self.bounded)
+            return True
+        if self._pass(head, shape):
             return True
         self._block(shape)
         self._keep_room(head, shape, self.bounded)
         return False
+
+    def _pass(self, head: Head, shape: ShapeView) -> bool:
+        """Starts a workload in room that is kept for others, if it is over before they need it."""
+        lenders = self.keeping.lenders(head)
+        if not lenders:
+            return False
+        lent = self.bounded.on(self.keeping.lent(self.rooms, lenders))
+        if not lent.fitting(shape.shape, shape.id):
+            return False
+        self._start(head, shape, lent, lenders)
+        return True
 
     def _block(self, shape: ShapeView) -> None:
         self.blocked[shape.id] = None
@@ -153,25 +171,41 @@ class _Cycle:
             quotas.behind[shape.id] = quotas.closed[queue.name]
             return False
         self.searched[shape.id] = None
-        if not quotas.is_known(queue, head, shape.id, self.room_state):
+        lenders = self.keeping.lenders(head)
+        names = [(name, *(one.id for one in kept)) for name, kept in lenders.items()]
+        room_state = hash((self.room_state, *names)) if names else self.room_state
+        if not quotas.is_known(queue, head, shape.id, room_state):
             placed = quotas.place(queue, shape)
             if placed is not None:
                 self._start_bound(quotas, queue, head, shape, placed)
                 return True
+            if lenders:
+                lent = self.bounded.on(self.keeping.lent(self.rooms, lenders))
+                placed = quotas.place(queue, shape, lent)
+                if placed is not None:
+                    self._start_bound(quotas, queue, head, shape, placed, lenders)
+                    return True
             if self.promises < PROMISES_AT_ONCE and self._promise(quotas, queue, head, shape):
                 return True
-            quotas.note(queue, head, shape.id, self.room_state)
+            quotas.note(queue, head, shape.id, room_state)
         self.blocked[shape.id] = None
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
+        allowed = quotas.labels(queue, shape)[:1]
         if quotas.keep(queue, shape, overtaken=overtaken):
-            for labels in quotas.labels(queue, shape)[:1]:
+            for labels in allowed:
                 self._keep_room(head, shape, quotas.by_flavor.bounded(labels))
         if queue.spec.strategy == "StrictFIFO":
             quotas.closed[queue.name] = head.name
         return False
 
     def _start_bound(
-        self, quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView, placed: Placed
+        self,
+        quotas: Quotas,
+        queue: QueueState,
+        head: Head,
+        shape: ShapeView,
+        placed: Placed,
+        lenders: Lenders | None = None,
     ) -> None:
         found = placed.only(placed.bounded.candidates(shape.shape, shape.id))
         ranked = rank(found)
@@ -179,7 +213,7 @@ class _Cycle:
         said = quotas.said(queue, shape)
         decided = chosen(found, ranked, self._inputs(shape.id), said)
         option = placed.option(decided.allocation.alternative)
-        self._plan_start(head, shape, decided, option.holding(queue.name))
+        self._plan_start(head, shape, decided, option.holding(queue.name), lenders)
         quotas.take(queue, option.holding(queue.name))
 
     def _promise(self, quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView) -> bool:
@@ -257,19 +291,29 @@ class _Cycle:
 
     @property
     def _touched(self) -> bool:
-        return bool(self.starts or self.kept or self.promised)
+        return bool(self.starts or self.keeping.kept or self.promised)
 
-    def _start(self, head: Head, shape: ShapeView) -> None:
-        found = self.bounded.candidates(shape.shape, shape.id)
+    def _start(
+        self, head: Head, shape: ShapeView, bounded: Bounded, lenders: Lenders | None = None
+    ) -> None:
+        found = bounded.candidates(shape.shape, shape.id)
         said = NOT_BOUND if self.quotas is not None else None
         decided = chosen(found, rank(found), self._inputs(shape.id), said)
-        self._plan_start(head, shape, decided, None)
+        self._plan_start(head, shape, decided, None, lenders)
 
     def _plan_start(
-        self, head: Head, shape: ShapeView, decided: Chosen, holding: Holding | None
+        self,
+        head: Head,
+        shape: ShapeView,
+        decided: Chosen,
+        holding: Holding | None,
+        lenders: Lenders | None = None,
     ) -> None:
         allocation = charged(decided.allocation, shape.shape)
         cluster = allocation.cluster
+        if lenders and cluster in lenders:
+            passed = self.keeping.passed(allocation, lenders[cluster])
+            allocation = replace(allocation, passed=passed)
         self.decisions.append(decided.decision)
         self.actions.append(
             StartRun(
@@ -286,6 +330,7 @@ class _Cycle:
         self._changes(cluster, allocation.nodes)
         self.by_name[cluster].take(allocation)
         self.bounded.limited.take(allocation)
+        self.keeping.started(allocation, head)
 
     def _inputs(self, shape: ShapeId) -> Inputs:
         return Inputs(
@@ -300,62 +345,28 @@ class _Cycle:
     def _keep_room(self, head: Head, shape: ShapeView, bounded: Bounded) -> None:
         """Keeps what a workload that was overtaken long enough needs, where it is nearest."""
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
-        if not overtaken or self.kept >= KEPT_AT_ONCE or bounded.limited.full(shape.shape):
+        full = len(self.keeping.kept) >= KEPT_AT_ONCE
+        if not overtaken or full or bounded.limited.full(shape.shape):
             return
-        found = nearest(shape, bounded)
-        if found is not None:
-            self._changes(found.cluster, found.parts)
-            self.by_name[found.cluster].keep(found.parts, head.name)
-            self.kept += 1
+        kept = self.keeping.keep(head, shape, bounded)
+        if kept is not None:
+            self._changes(kept.cluster, kept.parts)
 
-    def told(self) -> list[Action]:
-        """Tells the reasons of a shape that waits when they differ in kind from those told before.
+    def told(self) -> tuple[list[Action], list[Decision]]:
+        """Tells the reasons of shapes that wait, where they differ in kind from those told before.
 
         They are those at the end of the cycle: what was started after the shape was looked at
         took room too.
         """
-        told: list[Action] = []
         generation = -1 if self._touched else self.memory.generation
-        for shape in self.view.shapes:
-            waits = shape.waits
-            if shape.id not in self.blocked:
-                continue
-            if waits is not None and self._is_told(shape, generation):
-                continue
-            why = self._why(shape)
-            reasons = why.reasons
-            if waits is None or _kind(waits.reasons) != _kind(reasons):
-                rooms, inputs = self.bounded.allowed(shape.shape, shape.id), self._inputs(shape.id)
-                decision = waiting(shape.shape, why.found(), rooms, reasons, inputs, why.said())
-                self.decisions.append(decision)
-                told.append(TellWaiting(shape.id, decision.id, reasons))
-            elif why.state is not None:
-                self.memory.told_bound[shape.id] = why.state
-            elif generation >= 0:
-                self.memory.told[shape.id] = generation
-        self.memory.forget_all_but(len(self.view.shapes))
-        return told
-
-    def _is_told(self, shape: ShapeView, generation: int) -> bool:
-        """Whether nothing has changed since it was found that nothing new is to be told."""
-        door = self.quotas.door(shape.shape) if self.quotas is not None else None
-        if self.quotas is None or door is None:
-            return self.memory.told.get(shape.id) == generation
-        stopped = self.promised.get(shape.id, ())
-        return self.quotas.is_told(door, shape.id, stopped, self.room_state)
-
-    def _why(self, shape: ShapeView) -> Why:
-        """Why a shape waits, as it is at the end of the cycle."""
-        door = self.quotas.door(shape.shape) if self.quotas is not None else None
-        if self.quotas is not None and door is not None:
-            return self.quotas.why(door, shape, self.promised.get(shape.id, ()), self.room_state)
-        found = self.bounded.candidates(shape.shape, shape.id)
-        said = NOT_BOUND if self.quotas is not None else None
-        return Why(reasons_of(found), lambda: found, lambda: said)
+        telling = Telling(
+            self.view, self.bounded, self.quotas, self.keeping, self.promised, self.room_state
+        )
+        return telling.tell(self.memory, self.blocked, generation, self._inputs)
 
     def wake_at_ms(self) -> int:
         """When time alone could change the plan: a back-off ends, a head was overtaken enough."""
-        times = [self.view.next_due_ms] if self.view.next_due_ms else []
+        times = [one for one in (self.view.next_due_ms, self.keeping.wake_at_ms()) if one]
         for shape in self.view.shapes:
             if shape.id in self.blocked:
                 due = shape.heads[0].queued_ms + OVERTAKEN_MS
@@ -365,19 +376,3 @@ class _Cycle:
                 if due > self.view.now_ms:
                     times.append(due)
         return min(times, default=0)
-
-
-def _kind(reasons: tuple[Reason, ...]) -> tuple[tuple[str, str, str], ...]:
-    """What makes reasons the same to a reader; the numbers may drift without being told again.
-
-    Where many clusters are told as one, it doesn't matter which is the nearest of them.
-    """
-    kinds = (
-        (
-            reason.code,
-            "" if "others" in reason.params else str(reason.params.get("cluster", "")),
-            str(reason.params.get("resource", "") or reason.params.get("rule", "")),
-        )
-        for reason in reasons
-    )
-    return tuple(sorted(kinds))

@@ -7,10 +7,12 @@ are taken over as they are. Of each shape only the first waiting workloads are i
 from msgspec import Struct
 
 from stellwerk.core.budgets import renewed_ms, used_up
+from stellwerk.core.lengths import History, limit_of
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.holding import Claim
 from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest, workload_of
+from stellwerk.core.model.lengths import Begun, Sketch, Work
 from stellwerk.core.model.limits import NO_LIMITS, Limits
 from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.queueing import ClusterQueue, QueueObjects
@@ -28,8 +30,13 @@ SHAPES_KEPT = 256
 """Views of shapes that nobody waits for, kept until there are more of them than of others."""
 
 
+NOBODYS = Work("", "", "", "")
+
+
 class Head(Struct, frozen=True):
-    """A waiting workload as the plan sees it."""
+    """A waiting workload as the plan sees it. ``limit_ms`` ends its run in any case (0: nothing
+    does), grace and all; ``work`` is what its length is known by.
+    """
 
     id: WorkloadId
     version: int
@@ -37,6 +44,8 @@ class Head(Struct, frozen=True):
     order: int
     queued_ms: int
     name: str
+    work: Work = NOBODYS
+    limit_ms: int = 0
 
 
 class ShapeView(Struct, frozen=True):
@@ -53,7 +62,8 @@ class ShapeView(Struct, frozen=True):
 class ClusterView(Struct, frozen=True):
     """A cluster with what its runs hold; ``facts`` is the hash of what was observed.
 
-    ``drains`` says which nodes of it (or all) somebody keeps free, and who.
+    ``drains`` says which nodes of it (or all) somebody keeps free, and who. ``begun`` is what the
+    ends of its runs are predicted from.
     """
 
     cluster: Cluster
@@ -61,6 +71,7 @@ class ClusterView(Struct, frozen=True):
     facts: str
     allocations: tuple[tuple[RunId, Allocation], ...]
     drains: dict[str, Drain] = {}
+    begun: dict[RunId, Begun] = {}
 
 
 class StopView(Struct, frozen=True):
@@ -92,7 +103,8 @@ class View(Struct, frozen=True):
 
     ``placements`` are the decisions about all placements, by key, ``own`` those about the own
     placements of work that has wishes, by shape. ``queueing`` are the objects of queueing (None:
-    there are no queues), ``held`` is what runs hold of quota, in the order of ids.
+    there are no queues), ``held`` is what runs hold of quota, in the order of ids. ``lengths`` are
+    the past lengths of work by key.
     """
 
     seq: int
@@ -110,6 +122,22 @@ class View(Struct, frozen=True):
     held: tuple[Held, ...] = ()
     claims: tuple[ClaimView, ...] = ()
     used_up: dict[str, Reason] = {}
+    lengths: dict[str, Sketch] = {}
+
+
+def head_of(workload: Workload) -> Head:
+    """A waiting workload as the plan sees it."""
+    policies = workload.policies
+    return Head(
+        id=workload.id,
+        version=workload.version,
+        priority=workload.priority,
+        order=workload.order,
+        queued_ms=workload.queued_ms,
+        name=workload.name,
+        work=Work(workload.project, workload.owner, workload.name, workload.task),
+        limit_ms=limit_of(policies.time_limit_ms, policies.grace_ms),
+    )
 
 
 class Viewer:
@@ -127,6 +155,8 @@ class Viewer:
         self._holds: dict[WorkloadId, tuple[Workload, Held]] = {}
         self._quota_at = 0
         self._budgeted: tuple[QueueObjects | None, list[ClusterQueue]] = None, []
+        self._lengths: dict[str, Sketch] = {}
+        self._lengths_at: tuple[History | None, int] = None, -1
 
     def take(self, now_ms: int, seed: int = 0) -> View:
         """Cuts a view of the state at ``now_ms`` (UTC milliseconds)."""
@@ -158,7 +188,16 @@ class Viewer:
             held=self._held,
             claims=self._claims(),
             used_up=closed,
+            lengths=self._past_lengths(),
         )
+
+    def _past_lengths(self) -> dict[str, Sketch]:
+        """The past lengths; the same object as long as nothing ended."""
+        history = self._state.lengths
+        if self._lengths_at != (history, history.version):
+            self._lengths_at = history, history.version
+            self._lengths = history.sketches()
+        return self._lengths
 
     def _queueing(self) -> QueueObjects | None:
         """The objects of queueing, if there are queues; with it, who holds quota."""
@@ -225,10 +264,7 @@ class Viewer:
                 live.append(victim.name)
                 broken = broken or not one.reachable or not one.notice
         queue = self._state.shapes[workload.shape]
-        head = Head(
-            workload.id, workload.version, workload.priority, workload.order, workload.queued_ms,
-            workload.name,
-        )  # fmt: skip
+        head = head_of(workload)
         shape = ShapeView(workload.shape, queue.shape, queue.version, (head,), 1, queue.waits)
         return ClaimView(
             workload.id, workload.version, workload.name, workload.order, shape, claim,
@@ -258,9 +294,25 @@ class Viewer:
             facts=cached.facts if cached is not None and same else digest(cluster),
             allocations=tuple(sorted(self._state.allocations[name].items())),
             drains=dict(self._state.drains.get(name, {})),
+            begun=self._begun(name, cached.begun if cached is not None else {}),
         )
         self._clusters[name] = view
         return view
+
+    def _begun(self, name: str, before: dict[RunId, Begun]) -> dict[RunId, Begun]:
+        found = {}
+        for run in self._state.allocations[name]:
+            known = before.get(run)
+            if known is None:
+                workload = self._state.workloads[workload_of(run)]
+                known = self._begins(workload, run)
+            found[run] = known
+        return found
+
+    def _begins(self, workload: Workload, run: RunId) -> Begun:
+        planned_ms = next(one.planned_ms for one in workload.runs if one.id == run)
+        head = head_of(workload)
+        return Begun(planned_ms, head.work, head.limit_ms)
 
     def _shape_views(self) -> tuple[ShapeView, ...]:
         views = []
@@ -286,9 +338,7 @@ class Viewer:
             id=key,
             shape=queue.shape,
             version=queue.version,
-            heads=tuple(
-                Head(w.id, w.version, w.priority, w.order, w.queued_ms, w.name) for w in waiting
-            ),
+            heads=tuple(map(head_of, waiting)),
             count=len(queue.entries),
             waits=queue.waits,
         )

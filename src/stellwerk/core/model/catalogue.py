@@ -103,7 +103,9 @@ WAITING = {
         "turn",
         "time",
         "what it needs on {cluster} is kept for {name}, which others have passed for long enough"
-        "[, and so it is on {others} more]",
+        "[, and so it is on {others} more]"
+        "[; it may run for {lasts_ms}, and the room may be needed in {needed_ms}]"
+        "[; how long {unknown} runs isn't known, so it can't go first]",
         "wait until {name} has started",
     ),
     "not_planned": Entry("unknown", "stellwerk", "it has not been looked at yet", "wait a moment"),

@@ -1,6 +1,6 @@
 """How long work is expected to run, on what that rests, and how right it has been."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -11,6 +11,26 @@ nothing at all."""
 
 Keys = tuple[str, ...]
 """Under what a workload's length is kept, one for each basis but the guess, nearest first."""
+
+
+class Work(NamedTuple):
+    """What tells that work is the same: whose it is, its name, and the hash of its task."""
+
+    project: str
+    owner: str
+    name: str
+    task: str
+
+
+class Begun(Struct, frozen=True):
+    """A live run: since when it holds what it holds, and by what its length is known.
+
+    ``limit_ms`` is what ends it in any case, its grace included (0: nothing does).
+    """
+
+    planned_ms: int
+    work: Work
+    limit_ms: int = 0
 
 
 class Predicted(Struct, frozen=True):

@@ -7,6 +7,7 @@ sharing a card is a matter of memory, so a fraction is a fraction of the card's 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.wishes import Wishes
 
 DEFAULT_QUEUE = "default"
@@ -116,7 +117,8 @@ class NodeAllocation(Struct, frozen=True, omit_defaults=True):
 class Allocation(Struct, frozen=True, omit_defaults=True):
     """What a run holds on its cluster: given with the run, taken back when it is over.
 
-    ``person`` and ``project`` are those of its shape.
+    ``person`` and ``project`` are those of its shape. ``passed`` are the workloads for which some
+    of it is kept, and before whose turn it is predicted to be over.
     """
 
     cluster: str
@@ -124,3 +126,4 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
     alternative: int = 0
     person: str = ""
     project: str = ""
+    passed: tuple[WorkloadId, ...] = ()

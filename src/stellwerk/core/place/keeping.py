@@ -1,14 +1,32 @@
-"""Keeps what a workload needs that was overtaken long enough, on the nodes nearest to having it."""
+"""Keeps what a workload needs that was overtaken long enough, and says who may pass it even then.
+
+What is kept is on the nodes nearest to having it. Others may use it that are predicted to be over
+before what else it waits for is: nine of ten runs of theirs, or their time limit, against every
+second run of what holds the room. Who was let pass counts as if it weren't there when a place is
+chosen and when it is asked how long that is still held. So the place is the one that would be kept
+without them; none is let pass any more once the others have ended; and wrong predictions delay a
+workload by one run of one that passed, and never by one after the other.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
 
-from stellwerk.core.model.resources import NodeAllocation
+from stellwerk.core.lengths import P50, P90, own_keys, trusted_ms
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.lengths import Begun, Work
+from stellwerk.core.model.reasons import Param, Reason
+from stellwerk.core.model.resources import Allocation, NodeAllocation
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.candidates import answering, avoided, cannot, serves
 from stellwerk.core.place.lacks import Far, credit
-from stellwerk.core.view import ShapeView
+from stellwerk.core.place.room import Room, fit
+from stellwerk.core.place.rooms import ClusterRoom, Verdicts
+from stellwerk.core.view import Head, ShapeView, View
+
+HERE = (0, 0)
 
 
 class Nearest(NamedTuple):
@@ -20,21 +38,202 @@ class Nearest(NamedTuple):
     parts: tuple[NodeAllocation, ...]
 
 
-def nearest(shape: ShapeView, bounded: Bounded) -> Nearest | None:
-    """Finds the nodes to keep for a shape; None where it could never run."""
-    found: Nearest | None = None
-    rooms = bounded.allowed(shape.shape, shape.id)
-    replicas, avoid = shape.shape.num_nodes, avoided(shape.shape, rooms)
-    for index, alternative, room in answering(shape.shape, rooms):
-        if cannot(room.cluster, alternative) or not serves(room.cluster, shape.shape.person):
-            continue
-        if not bounded.may(shape.shape, shape.id, room.cluster.name, index):
-            continue
-        left, request = room.without(avoid), alternative.request
-        can = left.whole.can((shape.id, index, bool(avoid)), request, replicas)
-        given = credit(left.open, left.whole.room, request, replicas, can)
-        if given is not None:
-            one = Nearest(given.far, index, room.cluster.name, given.parts)
-            if found is None or one[:3] < found[:3]:
-                found = one
-    return found
+class Kept(NamedTuple):
+    """What is kept for a workload, until when at least it can't use it (0: nobody knows)."""
+
+    id: WorkloadId
+    name: str
+    cluster: str
+    parts: tuple[NodeAllocation, ...]
+    until_ms: int
+
+
+class Keeping:
+    """What is kept in one cycle. ``by_name`` are its rooms."""
+
+    def __init__(self, view: View, by_name: dict[str, ClusterRoom]) -> None:
+        self.kept: list[Kept] = []
+        self._view = view
+        self._by_name = by_name
+        self._parts = {one.cluster.name: one for one in view.clusters}
+        self._started: dict[str, list[tuple[Allocation, Begun]]] = {}
+        self._keys: dict[Work, tuple[str, ...]] = {}
+        self._lent: dict[tuple[str, int], tuple[Verdicts, ClusterRoom]] = {}
+
+    @cached_property
+    def _passers(self) -> dict[str, list[Allocation]]:
+        """What runs that was let pass somebody, by cluster."""
+        found: dict[str, list[Allocation]] = {}
+        for part in self._view.clusters:
+            for _, one in part.allocations:
+                if one.passed:
+                    found.setdefault(part.cluster.name, []).append(one)
+        return found
+
+    def started(self, allocation: Allocation, head: Head) -> None:
+        """Notes what this cycle starts: it holds room as what ran before does."""
+        if allocation.passed:
+            self._passers.setdefault(allocation.cluster, []).append(allocation)
+        begun = Begun(self._view.now_ms, head.work, head.limit_ms)
+        self._started.setdefault(allocation.cluster, []).append((allocation, begun))
+
+    def keep(self, head: Head, shape: ShapeView, bounded: Bounded) -> Kept | None:
+        """Keeps what a workload needs where it is nearest; None where it could never run."""
+        found = self._nearest(head, shape, bounded)
+        if found is None:
+            return None
+        until_ms = 0
+        if found.far != HERE:
+            until_ms = self._held_until_ms(head, shape, found)
+        kept = Kept(head.id, head.name, found.cluster, found.parts, until_ms)
+        self.kept.append(kept)
+        self._by_name[found.cluster].keep(found.parts, head.name)
+        return kept
+
+    def _nearest(self, head: Head, shape: ShapeView, bounded: Bounded) -> Nearest | None:
+        found: Nearest | None = None
+        rooms = bounded.allowed(shape.shape, shape.id)
+        replicas, avoid = shape.shape.num_nodes, avoided(shape.shape, rooms)
+        for index, alternative, room in answering(shape.shape, rooms):
+            if cannot(room.cluster, alternative) or not serves(room.cluster, shape.shape.person):
+                continue
+            if not bounded.may(shape.shape, shape.id, room.cluster.name, index):
+                continue
+            left, request = room.without(avoid), alternative.request
+            can = left.whole.can((shape.id, index, bool(avoid)), request, replicas)
+            free = self._without_passers(left.open, head.id)
+            given = credit(free, left.whole.room, request, replicas, can)
+            if given is not None:
+                one = Nearest(given.far, index, room.cluster.name, given.parts)
+                if found is None or one[:3] < found[:3]:
+                    found = one
+        return found
+
+    def _without_passers(self, room: Room, id: WorkloadId) -> Room:
+        """The room as it would be if nobody had passed a workload."""
+        passers = self._passers.get(room.cluster.name)
+        passed = [one for one in passers if id in one.passed] if passers else []
+        if not passed:
+            return room
+        free = room.copy()
+        for one in passed:
+            free.take(one, -1)
+        return free
+
+    def _runs(self, cluster: str) -> Iterable[tuple[Allocation, Begun | None]]:
+        """What runs on a cluster, and what this cycle starts there."""
+        part = self._parts[cluster]
+        for run, allocation in part.allocations:
+            yield allocation, part.begun.get(run)
+        yield from self._started.get(cluster, ())
+
+    def _held_until_ms(self, head: Head, shape: ShapeView, found: Nearest) -> int:
+        """When enough of what holds the kept nodes is expected to be over; 0 if nobody knows.
+
+        Each is taken at its median: the last of several ends later than that more often than not.
+        """
+        room = self._by_name[found.cluster].open
+        names = {part.node for part in found.parts}
+        others = {f"{found.cluster}/{name}" for name in room.nodes if name not in names}
+        free = self._without_passers(room.without(others).copy(), head.id)
+        request = shape.shape.alternatives[found.alternative].request
+        ends = []
+        for number, (allocation, begun) in enumerate(self._runs(found.cluster)):
+            if head.id in allocation.passed or all(n.node not in names for n in allocation.nodes):
+                continue
+            end_ms = self._end_ms(begun)
+            if end_ms is not None:
+                ends.append((end_ms, number, allocation))
+        for end_ms, _, allocation in sorted(ends, key=lambda one: one[:2]):
+            free.take(allocation, -1)
+            if fit(free, request, shape.shape.num_nodes) is not None:
+                return end_ms
+        return 0
+
+    def _end_ms(self, begun: Begun | None) -> int | None:
+        """When a run is expected to be over, one time in two."""
+        if begun is None:
+            return None
+        elapsed_ms = max(0, self._view.now_ms - begun.planned_ms)
+        lasts_ms = trusted_ms(self._view.lengths, self._own(begun.work), P50, elapsed_ms)
+        if lasts_ms is None:
+            return None
+        if begun.limit_ms:
+            lasts_ms = min(lasts_ms, begun.limit_ms)
+        return max(begun.planned_ms + lasts_ms, self._view.now_ms)
+
+    def lasts_ms(self, head: Head) -> int | None:
+        """How long a waiting workload runs at most, nine times in ten."""
+        known = trusted_ms(self._view.lengths, self._own(head.work), P90)
+        if known is None:
+            return head.limit_ms or None
+        return min(known, head.limit_ms) if head.limit_ms else known
+
+    def _own(self, work: Work) -> tuple[str, ...]:
+        keys = self._keys.get(work)
+        if keys is None:
+            keys = self._keys[work] = own_keys(work)
+        return keys
+
+    def lenders(self, head: Head) -> dict[str, list[Kept]]:
+        """Whose kept room a workload may use, since it is over before they could: by cluster."""
+        found: dict[str, list[Kept]] = {}
+        if not any(one.until_ms > self._view.now_ms for one in self.kept):
+            return found
+        lasts_ms = self.lasts_ms(head)
+        if lasts_ms is None:
+            return found
+        for one in self.kept:
+            if one.until_ms >= self._view.now_ms + lasts_ms:
+                found.setdefault(one.cluster, []).append(one)
+        return found
+
+    def lent(self, rooms: list[ClusterRoom], lenders: dict[str, list[Kept]]) -> list[ClusterRoom]:
+        """The same rooms, with what is kept for the lenders given back."""
+        return [
+            self._given_back(room, lenders[room.cluster.name])
+            if room.cluster.name in lenders
+            else room
+            for room in rooms
+        ]
+
+    def _given_back(self, room: ClusterRoom, kept: list[Kept]) -> ClusterRoom:
+        key = (room.cluster.name, hash(tuple(one.id for one in kept)))
+        known = self._lent.get(key)
+        if known is None or known[0] is not room.verdicts:
+            free = room.open.copy()
+            for one in kept:
+                for part in one.parts:
+                    free.take_part(part, -1)
+            given = ClusterRoom(free, room.whole)
+            given.kept_for = room.kept_for
+            known = self._lent[key] = room.verdicts, given
+        return known[1]
+
+    @staticmethod
+    def passed(allocation: Allocation, kept: list[Kept]) -> tuple[WorkloadId, ...]:
+        """Whom one passes that starts here: those for which something on its nodes is kept."""
+        nodes = {part.node for part in allocation.nodes}
+        return tuple(one.id for one in kept if any(part.node in nodes for part in one.parts))
+
+    def told(self, head: Head, reason: Reason) -> Reason:
+        """Why a workload may not use what is kept, with the times that this follows from."""
+        name, cluster = reason.params.get("name"), reason.params.get("cluster")
+        kept = next((one for one in self.kept if (one.name, one.cluster) == (name, cluster)), None)
+        if reason.code != "room_kept" or kept is None:
+            return reason
+        params: dict[str, Param] = dict(reason.params)
+        lasts_ms = self.lasts_ms(head)
+        needed_ms = max(0, kept.until_ms - self._view.now_ms)
+        if kept.until_ms and lasts_ms is not None and lasts_ms > needed_ms:
+            params["lasts_ms"], params["needed_ms"] = lasts_ms, needed_ms
+        elif lasts_ms is None:
+            params["unknown"] = "it"
+        elif not kept.until_ms:
+            params["unknown"] = "what else is there"
+        return Reason(reason.code, params)
+
+    def wake_at_ms(self) -> int:
+        """When what is expected to have ended hasn't: then more may be known (0: never)."""
+        now_ms = self._view.now_ms
+        return min((one.until_ms for one in self.kept if one.until_ms > now_ms), default=0)

@@ -131,8 +131,14 @@ class Quotas:
         self.memory.asked[shape.id] = state, found
         return found
 
-    def place(self, queue: QueueState, shape: ShapeView) -> Placed | None:
-        """The first flavors that quota allows and on whose nodes there is room now."""
+    def place(
+        self, queue: QueueState, shape: ShapeView, bounded: Bounded | None = None
+    ) -> Placed | None:
+        """The first flavors that quota allows and on whose nodes there is room now.
+
+        ``bounded`` are other rooms to look at than those that are free.
+        """
+        by_flavor = self.by_flavor if bounded is None else ByFlavor(bounded)
         ordered = shape.shape.ordered
 
         def turn(one: Offer) -> tuple[int, Rank, Labels]:
@@ -140,7 +146,7 @@ class Quotas:
 
         fitting = sorted(self.asked(queue, shape).fitting, key=turn)
         for (_, _, labels), group in groupby(fitting, key=turn):
-            placed = Placed(self.by_flavor.bounded(labels), tuple(group))
+            placed = Placed(by_flavor.bounded(labels), tuple(group))
             asked = {one.alternative for one in placed.offers}
             found = placed.bounded.fitting(shape.shape, shape.id)
             if any(one.candidate.alternative in asked for one in found):
