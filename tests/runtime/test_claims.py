@@ -68,7 +68,11 @@ def test_a_process_that_died_holds_nothing(place: Path) -> None:
 
 def test_nonsense_and_traps_are_passed_over(place: Path) -> None:
     """Amounts that can't be count as nothing; links, pipes and other names are never opened."""
-    claims.claim("/one", "w-1-1", {"cpus_milli": -5, "memory_bytes": 1 << 70, "gpus": {"x": 1, "9" * 5000: 1}})
+    claims.claim(
+        "/one",
+        "w-1-1",
+        {"cpus_milli": -5, "memory_bytes": 1 << 70, "gpus": {"x": 1, "9" * 5000: 1}},
+    )
     (file,) = place.iterdir()
     stem = file.name.rpartition("-")[0]
     (place / f"{stem}-{'0' * 12}.json").symlink_to(file)
