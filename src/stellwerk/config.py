@@ -373,6 +373,8 @@ _SPECS: dict[str, _Spec] = {
     "max_running": _amount("how many runs each may have at a time; 0 any number", 0),
     "max_gpus": _amount("how many GPUs each may hold at a time; 0 any number", 0),
     "max_pending": _amount("how many workloads of each may wait; 0 any number", 0),
+    "preemption_min_runtime_s": _amount("how long a run isn't stopped for others", 120),
+    "preemptions_at_once": _amount("for how many workloads at a time others are stopped", 32),
     "limits": _Spec(
         "other limits for some: ada: running=8 gpus=4; project vision: gpus=16",
         lambda _env, _so_far: "",

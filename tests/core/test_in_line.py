@@ -2,8 +2,8 @@
 
 from stellwerk.core.in_line import InLine, in_line, quota_in
 from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.limits import LEAST_RUN_MS
 from stellwerk.core.model.queueing import Preemption
-from stellwerk.core.queue.quota import LEAST_RUN_MS
 from stellwerk.core.queueing_preview import STARTS, outcomes_of
 from stellwerk.core.what_if import with_quota
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape

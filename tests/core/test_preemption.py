@@ -7,10 +7,11 @@ from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.actions import ClaimRoom
 from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.limits import LEAST_RUN_MS, Limits
 from stellwerk.core.model.queueing import Preemption
 from stellwerk.core.model.reports import Reachability
 from stellwerk.core.model.workload import RunEnd
-from stellwerk.core.queue.quota import LEAST_RUN_MS
+from stellwerk.core.place.rooms import Memory
 from stellwerk.core.state import State, fold
 from stellwerk.core.view import Viewer
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
@@ -274,3 +275,18 @@ def test_a_queue_that_is_held_and_drained_gives_up_what_runs() -> None:
         hall.cycle()
         assert bool(hall.workload(key).runs[-1].notice) == (stop == "HoldAndDrain")
         assert hall.cycle() == []
+
+
+def test_how_long_a_run_is_spared_and_for_how_many_others_stop_are_settings() -> None:
+    """A minute is enough where it is said to be, and nobody is stopped where none may be."""
+    hall = a_hall(a_queue("team", 2))
+    low = hall.submit(TWO, queue="team")
+    hall.settle()
+    hall.seen(low)
+    hall.submit(TWO, queue="team", priority=5)
+    hall.now_ms += 60_000
+    assert victims_of(hall) == []
+    hall.viewer, hall.memory = Viewer(hall.state, Limits(least_run_ms=60_000, promises=0)), Memory()
+    assert victims_of(hall) == []
+    hall.viewer, hall.memory = Viewer(hall.state, Limits(least_run_ms=60_000)), Memory()
+    assert victims_of(hall) == [low]

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from stellwerk.core.model.actions import Action, ClaimRoom, StartRun
 from stellwerk.core.model.holding import Claim
 from stellwerk.core.model.ids import RunId, WorkloadId, workload_of
+from stellwerk.core.model.limits import LEAST_RUN_MS
 from stellwerk.core.model.queueing import ClusterQueue, Preemption
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.core.place.room import Room, fit
 from stellwerk.core.plan import OVERTAKEN_MS
-from stellwerk.core.queue.quota import LEAST_RUN_MS
 from stellwerk.core.queue.tree import QuotaTree
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall

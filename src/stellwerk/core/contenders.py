@@ -15,7 +15,7 @@ from stellwerk.core.model.ids import RunId, WorkloadId
 from stellwerk.core.model.queueing import Pair
 from stellwerk.core.queue.entries import Holder, QueueState
 from stellwerk.core.queue.options import Option
-from stellwerk.core.queue.quota import LEAST_RUN_MS, MOST_DOUBLINGS, Held, Quota, as_queued
+from stellwerk.core.queue.quota import Quota, as_queued
 from stellwerk.core.queue.tree import QuotaNode
 from stellwerk.core.queue.victims import Need, may_evict_own, may_reclaim
 from stellwerk.core.view import Head
@@ -110,16 +110,11 @@ def _refusal(asking: Asking, need: Need, one: Holder) -> _Refusal | None:
     if by_rule:
         return _Refusal("may not be stopped", by_rule)
     if one.spared:
-        until_ms = spared_until_ms(held)
+        until_ms = held.spared_until_ms
         return _Refusal(
             "not yet", "a run is spared at first, so that it gets something done", until_ms
         )
     return None
-
-
-def spared_until_ms(held: Held) -> int:
-    """Until when a run is spared."""
-    return held.since_ms + (LEAST_RUN_MS << min(held.preemptions, MOST_DOUBLINGS))
 
 
 def _by_rule(asking: Asking, need: Need, one: Holder) -> str:

@@ -36,9 +36,6 @@ STARTS_PER_CYCLE = 256
 KEPT_AT_ONCE = 8
 """Workloads for which room is kept at a time: the first in the queue, others follow them."""
 
-PROMISES_AT_ONCE = 32
-"""Workloads for which others are being stopped at a time: this bounds the churn."""
-
 Lenders = dict[str, list[Kept]]
 """Those in whose kept room one may start, by cluster."""
 
@@ -185,7 +182,8 @@ class _Cycle:
                 if placed is not None:
                     self._start_bound(quotas, queue, head, shape, placed, lenders)
                     return True
-            if self.promises < PROMISES_AT_ONCE and self._promise(quotas, queue, head, shape):
+            may_promise = self.promises < self.view.limits.promises
+            if may_promise and self._promise(quotas, queue, head, shape):
                 return True
             quotas.note(queue, head, shape.id, room_state)
         self.blocked[shape.id] = None

@@ -245,6 +245,7 @@ class Viewer:
             leaving=stopping and run.reachable,
             stuck=not run.reachable,
             preemptions=workload.preemptions,
+            least_run_ms=self._limits.least_run_ms,
         )
 
     def _claims(self) -> tuple[ClaimView, ...]:

@@ -43,6 +43,8 @@ def people_of(settings: Settings, uid: int, group: str) -> People:
             ),
             people={**people, **own_limit},
             projects=projects,
+            least_run_ms=1000 * settings.number("preemption_min_runtime_s"),
+            promises=settings.number("preemptions_at_once"),
         ),
     )
 

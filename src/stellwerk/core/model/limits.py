@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from stellwerk.core.model.resources import Allocation, NodeAllocation
 
+LEAST_RUN_MS = 2 * 60_000
+PROMISES_AT_ONCE = 32
+
 
 class Limit(Struct, frozen=True, omit_defaults=True):
     """The most runs and devices at a time, and workloads that wait; 0 = any number."""
@@ -27,6 +30,9 @@ class Limit(Struct, frozen=True, omit_defaults=True):
 class Limits(Struct, frozen=True, omit_defaults=True):
     """Limits of each person and each project; those named have numbers of their own.
 
+    A run is spared for ``least_run_ms`` before it is stopped for others, and for at most
+    ``promises`` workloads at a time others are being stopped: both bound what is lost by it.
+
     The server's own user has the name "" here, as in allocations.
     """
 
@@ -34,6 +40,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     project: Limit = Limit()
     people: dict[str, Limit] = {}
     projects: dict[str, Limit] = {}
+    least_run_ms: int = LEAST_RUN_MS
+    promises: int = PROMISES_AT_ONCE
 
     @property
     def bind(self) -> bool:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import RunId, WorkloadId
+from stellwerk.core.model.limits import LEAST_RUN_MS
 from stellwerk.core.model.queueing import Admission, QueuedWorkload, QueueObjects
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import DEFAULT_QUEUE, Allocation, named
@@ -25,11 +26,10 @@ from stellwerk.core.queue.shares import Share, share_of
 from stellwerk.core.queue.tree import QuotaNode, Usage
 from stellwerk.core.queue.victims import Need, Victim
 
-LEAST_RUN_MS = 2 * 60_000
-"""So long a run is spared, and twice as long for each time that its workload was stopped in a row
-without anything new to resume from."""
-
 MOST_DOUBLINGS = 6
+"""So often a run is spared twice as long as the time before, while its workload is stopped again
+and again without anything new to resume from."""
+
 LAST = 1 << 62
 """Orders of submission are counted down from it: of equal holders the newer one goes first."""
 
@@ -56,6 +56,12 @@ class Held(Struct, frozen=True):
     leaving: bool = False
     stuck: bool = False
     preemptions: int = 0
+    least_run_ms: int = LEAST_RUN_MS
+
+    @property
+    def spared_until_ms(self) -> int:
+        """Until when it isn't stopped for others."""
+        return self.since_ms + (self.least_run_ms << min(self.preemptions, MOST_DOUBLINGS))
 
     @property
     def devices(self) -> int:
@@ -243,7 +249,7 @@ class Quota:
         self._refreshed_ms, self._soonest, self._open = now_ms, {}, {}
         for key, holder in self.holders.items():
             one = self.held[key]
-            until_ms = one.since_ms + (LEAST_RUN_MS << min(one.preemptions, MOST_DOUBLINGS))
+            until_ms = one.spared_until_ms
             holder.spared = one.stuck or until_ms > now_ms
             holder.lost = max(0, now_ms - one.since_ms) * max(1, one.devices)
             if not (holder.spared or one.leaving):
