@@ -115,6 +115,20 @@ def test_budgets_are_read_from_an_annotation() -> None:
         assert read.objects.queues == ()
 
 
+def test_a_slip_in_the_name_of_the_annotation_is_told() -> None:
+    """Else a team would believe that it has a budget; others' annotations are their own affair."""
+    slip = queue_of("cpu=1h/day").replace("budget", "bugdet")
+    read = read_queues([("q.yaml", slip)])
+    assert read.problems == ()
+    assert read.objects.queues[0].budgets == ()
+    told = [one for one in read.notices if one.code == "queue/annotation"]
+    assert [(one.path, one.help) for one in told] == [
+        ("metadata.annotations.stellwerk/bugdet", "`stellwerk/budget` is known")
+    ]
+    others = read_queues([("q.yaml", slip.replace("stellwerk/bugdet", "team/owner"))])
+    assert "queue/annotation" not in [one.code for one in others.notices]
+
+
 def test_a_cycle_starts_nothing_that_a_spent_budget_would_pay_for() -> None:
     """What runs goes on; a plan wakes when the next period begins, and then it starts."""
     queue = replace(a_queue("team", 4), budgets=(Budget("cpu", 2000, "day"),))

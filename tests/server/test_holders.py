@@ -3,7 +3,10 @@
 import pytest
 
 from stellwerk.core.model.resources import Allocation, DeviceShare, NodeAllocation
-from stellwerk.server.holders import _held, _told
+from stellwerk.server.holders import _held, _told, passed_until_ms
+from stellwerk.server.models import CandidateView, DecisionView
+from tests.core.queued import a_queue
+from tests.core.test_preemption import TWO, a_hall, run
 from tests.server.stage import Stage
 
 
@@ -60,3 +63,18 @@ def test_only_what_is_lacking_is_told(resource: str, told: str) -> None:
     part = NodeAllocation("n1", 2000, memory_bytes=4 << 30, devices=shares)
     held = _held(Allocation("lab", (part,)), {resource: None})
     assert _told(held) == told
+
+
+def test_who_was_promised_room_is_passed_by_nobody() -> None:
+    """Until others may pass is told as long as it waits for room; not once that is kept for it."""
+    hall = a_hall(a_queue("team", 4))
+    low = [hall.submit(TWO, queue="team") for _ in range(2)]
+    hall.settle()
+    run(hall, *low)
+    high = hall.submit(TWO, queue="team", priority=5)
+    here = CandidateView("lab", 0, "2 CPUs", "later", [], [], {}, 0)
+    later = DecisionView("d-1", 0, 0, [here], None, None, [], {})
+    assert passed_until_ms(hall.view(), hall.workload(high), later) is not None
+    hall.cycle()
+    assert hall.workload(high).claim is not None
+    assert passed_until_ms(hall.view(), hall.workload(high), later) is None

@@ -82,9 +82,11 @@ def _passed(holder: Workload, run: RunId, waiting: Workload) -> bool:
 def passed_until_ms(view: View, waiting: Workload, decision: DecisionView | None) -> int | None:
     """Until when smaller work may pass what waits for room; from then on it is kept for it.
 
-    None where no cluster could have the room, and for those that are after others of their shape
-    or after as many as room is kept for.
+    None where no cluster could have the room, for one to which it was promised, and for those
+    that are after others of their shape or after as many as room is kept for.
     """
+    if waiting.claim is not None:
+        return None
     has_place = decision is not None and any(one.verdict == LATER for one in decision.candidates)
     heads = sorted(
         (-shape.heads[0].priority, shape.heads[0].order, shape.heads[0]) for shape in view.shapes

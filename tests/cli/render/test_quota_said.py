@@ -27,5 +27,5 @@ def test_work_that_no_queue_binds_is_told_as_such() -> None:
     """And nothing is told where there are no queues."""
     assert quota_said(None) == []
     assert quota_said(QuotaSaid()) == [
-        "quota: its queue is none of those applied, so none binds it"
+        "quota: no ClusterQueue stands behind its queue, so it counts nowhere"
     ]

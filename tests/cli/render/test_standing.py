@@ -69,6 +69,8 @@ def test_the_head_of_a_queue_has_the_way_of_its_quota() -> None:
         "  a100 nvidia.com/gpu: 12 of 8 used, 4 borrowed, 2 more to be had  <- lab: 20 of 24",
     ]
     assert queue_lines(None, way) == []
+    own.available = "-1"  # promised to somebody before those have gone who are stopped for it
+    assert "borrowed, 0 more to be had" in queue_lines(row, way)[1]
 
 
 def test_what_if_reads_before_and_after_and_how_sure() -> None:

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster
-from stellwerk.core.model.decisions import Inputs
+from stellwerk.core.model.decisions import Candidate, Inputs
 from stellwerk.core.model.ids import ShapeId, digest
 from stellwerk.core.model.quantity import Amount, parse_memory
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import NAMESPACES, Allocation, Alternative, Request, Shape
 from stellwerk.core.place.candidates import answers_to
-from stellwerk.core.place.decide import Decided, decide, never_fits
+from stellwerk.core.place.decide import Decided, decide, never_fits, waiting
+from stellwerk.core.place.found import Found
 from stellwerk.core.place.room import GIB, Room, capacity, fit
 from stellwerk.core.place.rooms import ClusterRoom, Whole
 from stellwerk.testing.builders import a_cluster, a_device, a_node, a_request, a_shape
@@ -230,6 +231,16 @@ def test_never_is_told_only_where_nothing_else_is() -> None:
         "starts now on busy with CPUs: 4 -> 2",
         "starts now on small with CPUs: 4 -> 1",
     )
+
+
+def test_who_lacks_no_room_is_told_no_change_of_its_wants() -> None:
+    """Where something else keeps it waiting, one node instead of one wouldn't let it start."""
+    shape = a_shape(a_request(cpus=4))
+    inputs = Inputs(ShapeId(digest(shape)), {}, 0, 0, "test")
+    lab = capacity(a_cluster("lab", a_node(cpus=8)))
+    rooms = [ClusterRoom(lab.copy(), Whole(lab))]
+    late = Candidate("lab", 0, "later", reasons=(Reason("queue_quota"),))
+    assert waiting(shape, [Found(late)], rooms, late.reasons, inputs).change == ()
 
 
 def test_many_clusters_alike_are_told_as_one() -> None:

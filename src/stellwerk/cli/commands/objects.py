@@ -196,7 +196,7 @@ def _differs(applied: Applied) -> bool:
     return objects or bool(_fleet_differs(applied))
 
 
-@click.command("get", epilog="Example: stw get cq   or: stw get clusterqueue vision -o yaml")
+@click.command("get", epilog="Example: stw get cq   or: stw get all -o yaml")
 @click.argument("words", nargs=-1, metavar="[KIND [NAME]...]", shell_complete=complete_kinds)
 @NAMESPACE
 @list_options
@@ -204,7 +204,7 @@ def get(words: tuple[str, ...], namespace: str, output: Output) -> None:
     """List objects of a kind, or show some; -o yaml gives them to be applied again.
 
     Kinds are resourceflavor (rf), clusterqueue (cq), cohort, localqueue (lq), priorityclass,
-    topology, namespace, configuration and placement. Without one it is said what there is.
+    topology, namespace, configuration, placement, and all. Without one it is said what there is.
     """
     client = connect()
     if not words:

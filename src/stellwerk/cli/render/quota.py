@@ -34,7 +34,7 @@ def _columns(terminal: Terminal) -> list[Column[Row]]:
         Column("nominal", "NOMINAL", lambda row: _or(row.pair, "nominal"), right=True),
         Column("borrowed", "BORROWS", lambda row: _borrows(row.pair)),
         Column("lending", "LENDS", lambda row: _lends(row.pair)),
-        Column("available", "CAN GET", lambda row: _or(row.pair, "available"), right=True),
+        Column("available", "CAN GET", lambda row: can_get(row.pair), right=True),
     ]
 
 
@@ -70,6 +70,12 @@ def _branches(trail: list[bool], depth: int, below: bool, terminal: Terminal) ->
     if not depth:
         return "", under
     return before + (end if trail[-1] else fork), before + ("   " if trail[-1] else line) + under
+
+
+def can_get(pair: PairOf | None) -> str:
+    """How much more it could use; nothing where more is used or promised than there is."""
+    more = _or(pair, "available")
+    return "0" if more.startswith("-") and more != "-" else more
 
 
 def _or(pair: PairOf | None, field: str) -> str:

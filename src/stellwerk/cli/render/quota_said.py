@@ -11,7 +11,7 @@ def quota_said(said: QuotaSaid | None) -> list[str]:
     if said is None:
         return []
     if not said.queue:
-        return ["quota: its queue is none of those applied, so none binds it"]
+        return ["quota: no ClusterQueue stands behind its queue, so it counts nowhere"]
     return [f"quota of {said.queue}:", *(f"  {line}" for line in _flavors(said.flavors))]
 
 

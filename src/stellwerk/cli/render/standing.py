@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from stellwerk.cli.render.quota import can_get
 from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.render.units import clock, plural
 from stellwerk.cli.terminal import Terminal
@@ -93,4 +94,4 @@ def _used(pair: PairOf) -> str:
     told = f"{pair.used} of {pair.quota} used"
     if pair.borrowed not in {"", "0"}:
         told += f", {pair.borrowed} borrowed"
-    return f"{told}, {pair.available} more to be had"
+    return f"{told}, {can_get(pair)} more to be had"

@@ -5,7 +5,8 @@ import re
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.model.budgets import PERIODS, Budget
 
-ANNOTATION = "stellwerk/budget"
+OWN = "stellwerk/"
+ANNOTATION = f"{OWN}budget"
 REMEDY = "write RESOURCE=HOURSh/PERIOD, as in `nvidia.com/gpu=2000h/month, cpu=500h/week`"
 MOST_BUDGETS = 8
 _ONE = re.compile(r"([A-Za-z0-9._/-]+)\s*=\s*([0-9]{1,12}(?:\.[0-9]{1,3})?)\s*h\s*/\s*([a-z]+)")
@@ -13,10 +14,11 @@ _ONE = re.compile(r"([A-Za-z0-9._/-]+)\s*=\s*([0-9]{1,12}(?:\.[0-9]{1,3})?)\s*h\
 
 def read_budgets(report: Report, node: Node, annotations: dict[str, str]) -> tuple[Budget, ...]:
     """The budgets of a queue, each resource once for a period."""
+    place = node.get("metadata") or node
+    _others(report, place, annotations)
     text = annotations.get(ANNOTATION, "")
     if not text.strip():
         return ()
-    place = node.get("metadata") or node
     path = f"metadata.annotations.{ANNOTATION}"
     found: list[Budget] = []
     for part in text.split(","):
@@ -33,3 +35,11 @@ def read_budgets(report: Report, node: Node, annotations: dict[str, str]) -> tup
         message = f"a queue has at most {MOST_BUDGETS} budgets"
         report.problem("queue/budget", place, path, message)
     return tuple(found)
+
+
+def _others(report: Report, place: Node, annotations: dict[str, str]) -> None:
+    """Says of a slip in the annotation's name that it has no effect: a budget would be missed."""
+    for name in annotations:
+        if name.startswith(OWN) and name != ANNOTATION:
+            path, message = f"metadata.annotations.{name}", f"`{name}` has no effect on a queue"
+            report.notice("queue/annotation", place, path, message, f"`{ANNOTATION}` is known")

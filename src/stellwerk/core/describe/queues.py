@@ -161,6 +161,8 @@ class Taker:
             return
         if name == "Configuration" or self.gathered.first(self.report, name, about, node):
             keep()
+            if not self.report.told:
+                self.report.notices += aside.notices
             self.note(name, about, node)
 
     def _kind(self, node: Node) -> str:

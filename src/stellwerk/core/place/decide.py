@@ -159,7 +159,8 @@ def _would_start(shape: Shape, found: list[Found], rooms: list[ClusterRoom]) -> 
             continue
         if not serves(room.cluster, shape.person):
             continue
-        shorts = smallest_change(room.open, room.whole.room, alternative.request, shape.num_nodes)
+        change = smallest_change(room.open, room.whole.room, alternative.request, shape.num_nodes)
+        shorts = tuple(short for short in change if short.wanted > short.free)
         if shorts:
             parts = ", ".join(map(_lower, shorts))
             changes.append((distance(shorts), f"starts now on {candidate.cluster} with {parts}"))
