@@ -69,6 +69,10 @@ def test_the_head_of_a_queue_has_the_way_of_its_quota() -> None:
         "  a100 nvidia.com/gpu: 12 of 8 used, 4 borrowed, 2 more to be had  <- lab: 20 of 24",
     ]
     assert queue_lines(None, way) == []
+    row.reserving = 3
+    assert queue_lines(row, [])[0].startswith(
+        "ClusterQueue vision: 3 wait, 1 waiting for those to go who make room, 2 run, StrictFIFO"
+    )
     own.available = "-1"  # promised to somebody before those have gone who are stopped for it
     assert "borrowed, 0 more to be had" in queue_lines(row, way)[1]
 

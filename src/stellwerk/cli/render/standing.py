@@ -71,7 +71,13 @@ def queue_lines(row: QueueRow | None, way: Sequence[QuotaRow]) -> list[str]:
     """A ClusterQueue above its list: what runs, and each flavor with the way to the root."""
     if row is None:
         return []
-    parts = [f"{plural(row.pending, 'waits', 'wait')}", f"{row.admitted} run", row.strategy]
+    coming = row.reserving - row.admitted
+    parts = [
+        plural(row.pending, "waits", "wait"),
+        f"{coming} waiting for those to go who make room" if coming > 0 else "",
+        f"{row.admitted} run",
+        row.strategy,
+    ]
     status = "" if row.status == "Ready" else f"; takes nothing in: {row.status} ({row.about})"
     lines = [f"ClusterQueue {row.name}: {', '.join(filter(None, parts))}{status}"]
     at = next((i for i, one in enumerate(way) if one.name == row.name), None)
