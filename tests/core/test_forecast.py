@@ -14,6 +14,7 @@ from stellwerk.core.forecast import (
     Knowledge,
     forecast,
 )
+from stellwerk.core.lengths import History
 from stellwerk.core.model.ids import WorkloadId, workload_of
 from stellwerk.core.model.lengths import Basis, Length
 from stellwerk.core.model.resources import Shape
@@ -60,6 +61,7 @@ def play(hall: Hall, lasts_ms: Mapping[WorkloadId, int]) -> dict[WorkloadId, int
         for key in [key for key, end in ends.items() if end <= hall.now_ms]:
             del ends[key]
             hall.end(key)
+            hall.state.lengths = History()  # a forecast learns nothing on its way
     return started
 
 

@@ -130,7 +130,9 @@ int nvmlDeviceGetDisplayActive(void *device, unsigned *active) {
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Process *table) {
     unsigned there = number(device) ? 100 : 1;
-    if (is_plain()) there = getenv("STAND_IN_PID_FILE") && !number(device);
+    const char *told = getenv("STAND_IN_PID_FILE");
+    if (is_plain()) there = 0;
+    if (told && !number(device)) there = !access(told, R_OK);
     if (*count < there) { *count = there; return INSUFFICIENT_SIZE; }
     for (unsigned i = 0; i < there; i++) {
         table[i] = (Process){4000000 + i, GIB / 4, 0, 0};

@@ -87,6 +87,15 @@ class Why(NamedTuple):
     state: tuple[object, ...] | None = None
 
 
+class Kept(NamedTuple):
+    """What is kept for the head of a queue, with what that was told before it was counted."""
+
+    shape: ShapeId
+    state: int
+    asked: Asked
+    usage: dict[Pair, int]
+
+
 class Quotas:
     """Quota in one cycle. ``counted`` says whether anything was counted in it."""
 
@@ -99,7 +108,7 @@ class Quotas:
         self.counted = 0
         self.closed: dict[str, str] = {}
         self.behind: dict[ShapeId, str] = {}
-        self._kept: dict[str, None] = {}
+        self._kept: dict[str, Kept] = {}
 
     def door(self, shape: Shape) -> Door | None:
         """Where a shape's work enters; None = no quota binds it."""
@@ -160,8 +169,12 @@ class Quotas:
 
     def said(self, queue: QueueState, shape: ShapeView) -> QuotaSaid:
         """What the queue said, with every level, as it is stored with a decision."""
-        verdicts = self.asked(queue, shape).verdicts
+        verdicts = self._as_seen(queue, shape).verdicts
+        kept = self._kept.get(queue.name)
+        own = kept.usage if kept is not None and kept.shape == shape.id else {}
+        queue.node.remove(own)
         flavors = [one for index, said in verdicts for one in told_of(queue, index, said)]
+        queue.node.add(own)
         return QuotaSaid(queue.name, tuple(flavors))
 
     def not_of(self, placed: Placed) -> list[Found]:
@@ -205,7 +218,7 @@ class Quotas:
         known = self.memory.told_bound.get(id)
         if known is None or door.queue is None or door.reason is not None:
             return known == (str(door.reason),)
-        about = (self.quota.state_of(door.queue), stopped, self.behind.get(id, ""))
+        about = (self._state_seen(door.queue, id), stopped, self.behind.get(id, ""))
         return known in (about, (*about, room_state))
 
     def keep(self, queue: QueueState, shape: ShapeView, *, overtaken: bool) -> bool:
@@ -220,13 +233,25 @@ class Quotas:
         has_quota = bool(asked.fitting) and overtaken
         if queue.name in self._kept or not asked.offers:
             return has_quota
-        self._kept[queue.name] = None
         best = min(asked.offers, key=lambda one: (one.alternative, one.option.rank))
         usage = dict(_kept(queue, best.option))
+        self._kept[queue.name] = Kept(shape.id, self.quota.state_of(queue), asked, usage)
         if usage:
             self.quota.count(queue, usage)
             self.counted += 1
         return has_quota
+
+    def _as_seen(self, queue: QueueState, shape: ShapeView) -> Asked:
+        """The offers for a shape; for the one whose wants are kept, as they were without that."""
+        kept = self._kept.get(queue.name)
+        if kept is None or kept.shape != shape.id:
+            return self.asked(queue, shape)
+        return kept.asked
+
+    def _state_seen(self, queue: QueueState, id: ShapeId) -> int:
+        """The state of the quota from which it follows what a shape is told."""
+        kept = self._kept.get(queue.name)
+        return self.quota.state_of(queue) if kept is None or kept.shape != id else kept.state
 
     def labels(self, queue: QueueState, shape: ShapeView) -> list[Labels]:
         """The labels of the flavors that quota allows now, in the order of trying."""
@@ -246,10 +271,10 @@ class Quotas:
         if queue is None or door.reason is not None:
             refused = () if door.reason is None else (door.reason,)
             return Why(refused, list, lambda: QuotaSaid(door.name), (str(door.reason),))
-        offers = self.asked(queue, shape).offers
-        fitting = self.asked(queue, shape).fitting
+        seen = self._as_seen(queue, shape)
+        offers, fitting = seen.offers, seen.fitting
 
-        about = (self.quota.state_of(queue), stopped, self.behind.get(shape.id, ""))
+        about = (self._state_seen(queue, shape.id), stopped, self.behind.get(shape.id, ""))
 
         def said() -> QuotaSaid:
             return self.said(queue, shape)
@@ -266,7 +291,7 @@ class Quotas:
                 params["others"] = len(stopped) - 1
             return instead((Reason("queue_victims", params),))
         if not fitting:
-            return instead(quota_reasons(queue, self.asked(queue, shape).all_verdicts))
+            return instead(quota_reasons(queue, seen.all_verdicts))
         found = self._candidates(fitting, shape)
         reasons = reasons_of(found) or (Reason("queue_passed"),)
         if not any(self.by_flavor.rooms(one.option.labels) for one in fitting):
