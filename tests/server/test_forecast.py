@@ -93,6 +93,19 @@ def test_earlier_runs_of_the_same_name_and_shape_tell(lab: Waiting) -> None:
     assert lab.get("/v1/forecast").json["calibration"] == {}
 
 
+def test_a_notice_says_when_a_run_is_over(lab: Waiting) -> None:
+    """Whatever is known of its length: it has its grace and no more."""
+    first = lab.submit("name: first\n" + FULL)
+    lab.started(first["id"])
+    lab.submit("name: next\n" + FULL)
+    now_ms = lab.clock.now_ms()
+    assert lab.post(f"/v1/workloads/{first['id']}/cancel", {}).status == 200
+    lab.until(lambda: lab.phase(first["id"]) == "Stopping", "it has its notice")
+    told = lab.forecast("next")["next"]
+    assert about(told["likely_ms"], now_ms + 30_000)
+    assert told["latest_ms"] == told["likely_ms"]
+
+
 def test_what_starts_now_needs_no_forecast(lab: Waiting) -> None:
     """And none is made."""
     assert lab.post("/v1/plan", {"text": FULL}).json["forecast"] is None

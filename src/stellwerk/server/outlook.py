@@ -16,7 +16,7 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from stellwerk.core.forecast import Compared, Forecast, Knowledge
-from stellwerk.core.lengths import History, kept_ms, keys_of, keys_of_workload
+from stellwerk.core.lengths import History, kept_ms, keys_of, keys_of_workload, limit_of
 from stellwerk.core.lower import Lowered
 from stellwerk.core.model.ids import ShapeId, WorkloadId, digest
 from stellwerk.core.model.lengths import Length
@@ -154,15 +154,17 @@ def knowledge(
     return Knowledge(live, waiting)
 
 
-def limit_of(time_limit_ms: int, grace_ms: int) -> int:
-    """How long a run may last at most, its grace and all; 0 for any time."""
-    return time_limit_ms + grace_ms if time_limit_ms else 0
-
-
 def _length(lengths: History, workload: Workload, ran_ms: int) -> Length:
+    """Of the run that goes on, or of the next one. A notice says how long it has at most."""
     limits = workload.policies
     limit_ms = limit_of(limits.time_limit_ms, limits.grace_ms)
-    return lengths.length(keys_of_workload(workload), max(0, ran_ms), kept_ms(workload), limit_ms)
+    found = lengths.length(keys_of_workload(workload), max(0, ran_ms), kept_ms(workload), limit_ms)
+    run = workload.live_run
+    if run is None or not run.notice:
+        return found
+    most_ms = run.notice_ms + run.grace_ms - run.planned_ms
+    likely = tuple(min(one, most_ms) for one in found.likely_ms) or (most_ms,)
+    return Length(likely, most_ms, found.basis, found.seen)
 
 
 def first_in_line(view: View) -> list[WorkloadId]:

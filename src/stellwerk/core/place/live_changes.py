@@ -165,7 +165,8 @@ def with_fleet(view: View, fleet: Fleet) -> View:
         if len(runs) != len(own):
             runs = [RunId(f"if-{number}") for number in range(len(own))]
         allocations = tuple(zip(runs, own, strict=True))
-        parts.append(ClusterView(changed, -1, digest(changed), allocations))
+        begun = known.begun if known is not None else {}
+        parts.append(ClusterView(changed, -1, digest(changed), allocations, begun=begun))
     left = {run: True for part in parts for run, _ in part.allocations}
     gone = {run: True for part in view.clusters for run, _ in part.allocations if run not in left}
     held = tuple(one for one in view.held if one.run not in gone)
