@@ -183,7 +183,7 @@ class Measures:
             reading = driver.read_log(one.run, "metrics", 0, one.record.offset, LOOK_BYTES)
             chunk = await asyncio.wait_for(reading, LOOK_S)
         except (DriverError, TimeoutError) as error:
-            log.debug("the metrics of %s can't be read now: %s", one.run, error)
+            log.debug("the metrics of %s can't be read now: %s", one.run, _why(error))
             one.record.look_failed()
             one.pace(self._clock.now_ms(), found=False, has_more=False)
             return 0
@@ -213,7 +213,7 @@ class Measures:
                 left = record.read(chunk.data, chunk.size, now_ms, is_running=False)
                 _skip_what_is_too_much(record, left)
         except (DriverError, TimeoutError) as error:
-            log.info("the metrics of %s can't be read: %s", run, error)
+            log.info("the metrics of %s can't be read: %s", run, _why(error))
             return NOTHING
         return record.telemetry()
 
@@ -239,3 +239,8 @@ def with_peaks(end: RunEnd, usage: Usage) -> RunEnd:
         peak_gpu_memory_bytes=max(end.peak_gpu_memory_bytes, usage.peak_gpu_memory_bytes or 0),
         cpu_ms=max(end.cpu_ms, usage.cpu_ms),
     )
+
+
+def _why(error: Exception) -> str:
+    """A time limit says nothing by itself."""
+    return str(error) or f"no answer in {LOOK_S:g} s"
