@@ -49,7 +49,7 @@ def test_periods_are_those_of_the_calendar(at_ms: int, period: Period) -> None:
     assert (period != "week") or start.weekday() == 0
 
 
-@given(st.lists(st.tuples(st.integers(0, 40 * 24), st.integers(0, 30 * 24)), max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 40 * 24), st.integers(0, 20 * 24)), max_size=8))
 def test_what_was_used_is_what_was_held(runs: list[tuple[int, int]]) -> None:
     """Over all days the sum of amount and time, as far back as days are kept."""
     spent: Spent = {}

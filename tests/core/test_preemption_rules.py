@@ -59,8 +59,10 @@ def begin(hall: Hall) -> None:
     hall.now_ms += LEAST_RUN_MS
 
 
-def would_do(hall: Hall, claim: Claim, others: list[Claim], gone: set[RunId]) -> bool:
-    """Whether there are quota and a place if these runs were over."""
+def would_do(
+    hall: Hall, claim: Claim, others: list[Claim], gone: set[RunId], *, borrowing: bool = True
+) -> bool:
+    """Whether quota (its own alone, or borrowed) and a place are there if these runs were over."""
     state = hall.state
     objects = state.queueing.objects
     tree = QuotaTree(objects.queues, objects.cohorts)
@@ -71,6 +73,11 @@ def would_do(hall: Hall, claim: Claim, others: list[Claim], gone: set[RunId]) ->
     for other in others:
         tree.queues[other.holding.queue].add(other.holding.usage)
     node = tree.queues[claim.holding.queue]
+    own = (node.nominal.get(p, 0) - node.usage.get(p, 0) for p in claim.holding.usage)
+    if not borrowing and any(
+        amount > free for amount, free in zip(claim.holding.usage.values(), own, strict=True)
+    ):
+        return False
     if any(amount > max(0, node.available(p)) for p, amount in claim.holding.usage.items()):
         return False
     request = a_request(cpus=claim.allocation.nodes[0].cpus_milli / 1000)
@@ -83,6 +90,14 @@ def would_do(hall: Hall, claim: Claim, others: list[Claim], gone: set[RunId]) ->
         if fit(room, request, 1) is not None:
             return True
     return False
+
+
+def takes_back(hall: Hall, claim: Claim, victims: set[RunId]) -> bool:
+    """Whether a queue stops others' work that mustn't do so while it borrows."""
+    objects = hall.state.queueing.objects
+    [queue] = [one for one in objects.queues if one.name == claim.holding.queue]
+    held = {one.run: one.holding.queue for one in hall.view().held}
+    return queue.preemption.borrow == "Never" and any(held[one] != queue.name for one in victims)
 
 
 def check_needs(hall: Hall, planned: tuple[Action, ...]) -> None:
@@ -106,7 +121,9 @@ def check_needs(hall: Hall, planned: tuple[Action, ...]) -> None:
         victims = {stop.run for stop in action.stops}
         assert would_do(hall, action.claim, others, leaving | victims)
         for spared in victims:
-            assert not would_do(hall, action.claim, others, leaving | (victims - {spared}))
+            rest = victims - {spared}
+            may_borrow = not takes_back(hall, action.claim, rest)
+            assert not would_do(hall, action.claim, others, leaving | rest, borrowing=may_borrow)
         others.append(action.claim)
         leaving |= victims
 
