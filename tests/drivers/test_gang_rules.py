@@ -148,6 +148,10 @@ def test_a_failure_that_speaks_of_another_is_not_the_cause() -> None:
         2: a_part(2, how="peer", code=143),
     }
     assert whole_end(parts, [0, 1]).code == 7
+    parts[0] = a_part(0, how="signaled", code=134, last_lines=["frame #11: clone3"])
+    assert whole_end(parts, [0, 1]).code == 7
+    parts[1] = a_part(1, how="exited", code=1, last_lines=["Connection reset by peer"])
+    assert whole_end(parts, [0, 1]).code == 134
 
 
 def test_a_host_that_has_found_no_way_is_named_when_the_run_fails() -> None:

@@ -23,6 +23,8 @@ PEER = "peer"
 LOST = ("reboot", "wrapper_died", "machine_lost")
 ECHOES = ("by peer", "Broken pipe", "remote process exited", "Connection refused")
 """Words of ranks that fail because another one has: they have lost it."""
+ABORTED = 128 + 6
+"""How libraries that exchange data end a rank that has lost another one, whatever it printed last."""
 NOT_BEGUN: tuple[RunPhase, ...] = ("Starting", "SettingUp")
 
 
@@ -290,7 +292,8 @@ def _gravity(part: Part, failures: Sequence[int]) -> tuple[int, ...]:
 
 
 def _is_echo(end: RunEnd) -> bool:
-    return any(word in line for line in end.last_lines for word in ECHOES)
+    said = any(word in line for line in end.last_lines for word in ECHOES)
+    return said or end.code == ABORTED
 
 
 def _message(part: Part, end: RunEnd, parts: Sequence[Part]) -> str:
