@@ -24,7 +24,7 @@ LOST = ("reboot", "wrapper_died", "machine_lost")
 ECHOES = ("by peer", "Broken pipe", "remote process exited", "Connection refused")
 """Words of ranks that fail because another one has: they have lost it."""
 ABORTED = 128 + 6
-"""How libraries that exchange data end a rank that has lost another one, whatever it printed last."""
+"""How libraries that exchange data end a rank that has lost another one, whatever it says last."""
 NOT_BEGUN: tuple[RunPhase, ...] = ("Starting", "SettingUp")
 
 
