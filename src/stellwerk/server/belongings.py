@@ -5,7 +5,6 @@ a login of theirs, so nobody else's work may go there, unless they say so. One o
 known is the server's own user's.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import msgspec
 
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.server.writing import write_private
 
 EVERYBODY = "*"
 
@@ -68,13 +68,8 @@ class Belongings:
         return msgspec.structs.replace(cluster, owner=known.owner, serves=tuple(names))
 
     def _write(self, known: Mapping[str, Belonging]) -> None:
-        draft = f"{self._path}.new"
         try:
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(known) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, self._path)
+            write_private(self._path, msgspec.json.encode(known))
         except OSError as error:
             raise StellwerkError.of(
                 "server/home",

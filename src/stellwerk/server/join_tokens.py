@@ -6,13 +6,13 @@ until somebody takes it back.
 
 import asyncio
 import hashlib
-import os
 import secrets
 from pathlib import Path
 
 import msgspec
 
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.server.writing import write_private
 
 FILE = "joins.json"
 DAY_MS = 86_400_000
@@ -144,17 +144,8 @@ class JoinTokens:
 
     async def _keep(self, file: _File) -> None:
         try:
-            await asyncio.to_thread(_write, self._path, msgspec.json.encode(file))
+            await asyncio.to_thread(write_private, self._path, msgspec.json.encode(file))
         except OSError as error:
             message = f"{self._path} can't be written: {error.strerror}"
             raise StellwerkError.of("store/joins", message, "make room") from error
         self._file = file
-
-
-def _write(path: Path, content: bytes) -> None:
-    draft = path.with_suffix(".new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)

@@ -32,6 +32,7 @@ from stellwerk.server.machine_looks import (
 )
 from stellwerk.server.machine_models import AddCluster, HostLeft, Looked, SshCluster
 from stellwerk.server.services import Services
+from stellwerk.server.writing import write_private
 
 if TYPE_CHECKING:
     from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
@@ -293,20 +294,11 @@ class Machines:
     async def _keep(self, kept: dict[str, Kept]) -> None:
         content = msgspec.json.encode(_File(clusters=tuple(kept.values())))
         try:
-            await asyncio.to_thread(_write, self._path, msgspec.json.format(content))
+            await asyncio.to_thread(write_private, self._path, msgspec.json.format(content))
         except OSError as error:
             message = f"{self._path} can't be written: {error.strerror}"
             raise StellwerkError([Problem("store/clusters", message, "make room")]) from error
         self._kept = kept
-
-
-def _write(path: Path, content: bytes) -> None:
-    draft = path.with_suffix(".new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
 
 
 def _told(one: Kept) -> SshCluster:

@@ -3,13 +3,10 @@
 For `plan` and `check` no server is asked or started: what is in the files is all there is.
 """
 
-import sys
-
 import click
 from msgspec import Struct
 
 from stellwerk.cli.completing import complete_file
-from stellwerk.cli.errors import usage
 from stellwerk.cli.output import (
     Output,
     list_options,
@@ -18,6 +15,7 @@ from stellwerk.cli.output import (
     write_list,
     write_one,
 )
+from stellwerk.cli.reading import text_of
 from stellwerk.cli.render.queues import lines_of
 from stellwerk.cli.render.quota import queue_columns
 from stellwerk.cli.render.units import plural
@@ -145,19 +143,7 @@ def check(files: tuple[str, ...], output: Output) -> None:
 
 def _read(files: tuple[str, ...]) -> QueuesRead:
     """What the files say; raises for everything that is wrong in any of them."""
-    return read_queues((name, _text(name)) for name in files).require()
-
-
-def _text(name: str) -> str:
-    try:
-        if name == "-":
-            return sys.stdin.read()
-        with open(name, encoding="utf-8") as file:
-            return file.read()
-    except UnicodeDecodeError as error:
-        raise usage("usage/file", f"{name} isn't text in UTF-8") from error
-    except OSError as error:
-        raise usage("usage/file", f"{name} can't be read: {error.strerror}") from error
+    return read_queues((name, text_of(name)) for name in files).require()
 
 
 def _tell(notices: tuple[Notice, ...]) -> None:

@@ -1,6 +1,5 @@
 """`stw whatif`: what changes would do to all live work. Nothing is changed."""
 
-import sys
 from collections.abc import Sequence
 
 import click
@@ -8,6 +7,7 @@ import click
 from stellwerk.cli.completing import complete_file
 from stellwerk.cli.errors import usage
 from stellwerk.cli.output import Output, narrate, one_options, write_lines, write_one
+from stellwerk.cli.reading import text_of
 from stellwerk.cli.render.whatif import lines_of
 from stellwerk.cli.session import connect, now_ms
 from stellwerk.cli.terminal import Narrator
@@ -53,7 +53,7 @@ def command(words: tuple[str, ...], file: str | None, output: Output) -> None:
     client = connect()
     narrator = Narrator(quiet=not output.for_people)
     task = _task(phrases, client.settings, narrator)
-    text = _text(file) if file is not None else ""
+    text = text_of(file) if file is not None else ""
     found = client.what_if(
         [" ".join(one) for one in phrases], text=text, file=file or "", task=task
     )
@@ -97,15 +97,3 @@ def _task(
         return prepared_of(Wish(file=submits[0][1]), settings, narrator).submission
     except StellwerkError as error:
         raise refused(error, narrator, OUTCOME) from error
-
-
-def _text(name: str) -> str:
-    try:
-        if name == "-":
-            return sys.stdin.read()
-        with open(name, encoding="utf-8") as file:
-            return file.read()
-    except UnicodeDecodeError as error:
-        raise usage("usage/file", f"{name} isn't text in UTF-8") from error
-    except OSError as error:
-        raise usage("usage/file", f"{name} can't be read: {error.strerror}") from error
