@@ -4,9 +4,8 @@ import asyncio
 import hashlib
 import json
 import os
-import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,31 +21,9 @@ from stellwerk.testing.builders import an_order
 from stellwerk.testing.driver_session import Program, Session
 from stellwerk.testing.exec_suite import talk
 from tests.drivers.far_place import FarPlace, now_ms, play
-from tests.drivers.sshd import Account, Sshd, an_sshd, be_a_person, end_all_in
+from tests.drivers.sshd import Account, Sshd, an_sshd, be_a_person
 
 RUN = RunId("w-1-1")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Sshd]:
-    with (
-        tempfile.TemporaryDirectory(prefix="stw-sshd-") as folder,
-        an_sshd(Path(folder) / "s") as it,
-    ):
-        yield it
-
-
-@pytest.fixture
-def account(server: Sshd) -> Iterator[Account]:
-    be_a_person(Path.home(), server, opens=server)
-    account = Account(server)
-    yield account
-    end_all_in(account.home)
-
-
-@pytest.fixture
-def place(account: Account, tmp_path: Path) -> FarPlace:
-    return FarPlace(tmp_path, [account.host])
 
 
 @pytest.fixture
@@ -68,22 +45,6 @@ def snapshot(place: FarPlace, files: dict[str, bytes]) -> str:
         place.blobs.put(name, content)
         entries.append({"path": path, "mode": 0o644, "size": len(content), "hash": name})
     return place.blobs.manifest(*entries)
-
-
-def trouble_of(place: FarPlace, accept: Sequence[str] = ()) -> SshTrouble:
-    """Why a driver can't be opened."""
-    driver = place.ssh_driver()
-
-    async def try_it() -> None:
-        try:
-            await driver.open(accept)
-        finally:
-            await driver.close()
-
-    with pytest.raises(SshTrouble) as refused:
-        asyncio.run(try_it())
-    assert not refused.value.final
-    return refused.value
 
 
 def test_code_travels_once_and_results_are_read(place: FarPlace, account: Account) -> None:
@@ -175,6 +136,32 @@ def test_a_cut_connection_ends_no_run(place: FarPlace, server: Sshd) -> None:
     play(place, scene)
 
 
+def test_an_sshd_that_is_restarted_is_met_again_at_once(
+    place: FarPlace, server: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reports go on with all that is there, and nobody is told that the machine was away."""
+    monkeypatch.setattr("stellwerk.drivers.ssh.driver.LISTENS_AGAIN_S", (0.02,) * 1000 + (0.0,))
+    monkeypatch.setattr("stellwerk.drivers.ssh.driver.STEADY_S", 0.0)
+
+    async def scene() -> None:
+        driver = place.ssh_driver()
+        await driver.open()
+        reports = driver.reports()
+        async with asyncio.timeout(30):
+            while not isinstance(await anext(reports), Inventory):
+                pass
+            server.stop()
+            following = asyncio.ensure_future(anext(reports))
+            for machine in driver.machines.values():
+                assert machine.talk.link is not None
+                await machine.talk.link.closed.wait()
+            await asyncio.to_thread(server.start)
+            assert isinstance(await following, Inventory)
+        await driver.close()
+
+    asyncio.run(scene())
+
+
 async def read_for_ever(session: Session) -> None:
     async with asyncio.timeout(10):
         while True:
@@ -219,112 +206,6 @@ def test_times_are_told_by_our_clock(place: FarPlace) -> None:
         await driver.close()
 
     asyncio.run(scene())
-
-
-def test_a_host_key_is_never_taken_on_trust(place: FarPlace, server: Sshd) -> None:
-    """An unknown one is refused and told; one that was named is kept; another one is a change."""
-    be_a_person(Path.home(), opens=server)
-    trouble = trouble_of(place)
-    assert (trouble.code, trouble.more["fingerprint"]) == (
-        "ssh/host-key-unknown",
-        server.fingerprint,
-    )
-    assert server.fingerprint in trouble.remedy
-    other = trouble_of(place, accept=["SHA256:another"])
-    assert (other.code, "--accept-host-key` names" in other.message) == (trouble.code, True)
-    assert server.fingerprint not in other.remedy
-
-    async def accept() -> None:
-        driver = place.ssh_driver()
-        await driver.open([server.fingerprint])
-        await driver.close()
-
-    asyncio.run(accept())
-    assert place.own_known_hosts.read_text().startswith(f"[127.0.0.1]:{server.port} ssh-ed25519")
-    play(place, _nothing)
-    server.stop()
-    server.new_host_key()
-    server.start()
-    changed = trouble_of(place)
-    assert changed.code == "ssh/host-key-changed"
-    assert f"-f {place.own_known_hosts} -R '[127.0.0.1]:{server.port}'" in changed.remedy
-    assert (Path.home() / ".ssh" / "known_hosts").read_text() == ""
-
-
-async def _nothing(_session: Session) -> None:
-    pass
-
-
-@pytest.mark.parametrize(
-    ("rc", "code", "words"),
-    [
-        ("echo sorry; exit 5", "ssh/shell-ends", "ended with 5 before a command"),
-        ("exec true", "ssh/shell-ends", "ended with 0 before a command"),
-        ("command() { return 1; }; export -f command; PATH=/none", "ssh/shell-ends", "127"),
-    ],
-)
-def test_a_shell_that_gets_nowhere_is_told(
-    place: FarPlace, account: Account, rc: str, code: str, words: str
-) -> None:
-    """With what it said last."""
-    (account.home / ".bashrc").write_text(rc + "\n")
-    trouble = trouble_of(place)
-    assert (trouble.code, words in trouble.message) == (code, True), trouble.message
-
-
-def test_a_shell_that_asks_is_not_waited_for_long(
-    place: FarPlace, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is ever sent to it by mistake."""
-    monkeypatch.setattr("stellwerk.drivers.ssh.hand.BOOT_S", 0.5)
-    (account.home / ".bashrc").write_text("read -p 'proxy? ' answer\n")
-    assert trouble_of(place).code == "ssh/shell-asks"
-
-
-def test_a_shell_that_prints_is_listened_through(place: FarPlace, account: Account) -> None:
-    """On both streams, also without the end of a line."""
-    (account.home / ".bashrc").write_text("echo hello; echo there >&2; printf '%s' '{\"a\": 1'\n")
-
-    async def scene(session: Session) -> None:
-        await session.start("w-1-1", Program(prints="a\n"))
-        assert (await session.ends("w-1-1")).code == 0
-
-    play(place, scene)
-
-
-@pytest.mark.parametrize("says", ["Python 3.8.10", ""])
-def test_an_old_python_is_named(account: Account, tmp_path: Path, says: str) -> None:
-    """So that whoever installs a newer one knows what was found."""
-    old = account.home / "python"
-    old.write_text(f'#!/bin/sh\n[ "$1" = -V ] && echo "{says}" && exit\nexit 66\n')
-    old.chmod(0o755)
-    host = replace(account.host, python=str(old) if says else "/no/such/python")
-    trouble = trouble_of(FarPlace(tmp_path, [host]))
-    assert trouble.code == "ssh/no-python"
-    assert ("3.8.10" in trouble.message) == bool(says)
-
-
-def test_a_folder_that_can_not_be_made_is_named(account: Account, tmp_path: Path) -> None:
-    """With what to do about it."""
-    place = FarPlace(tmp_path, [replace(account.host, folder="/proc/nothing")])
-    assert trouble_of(place).code == "ssh/folder"
-
-
-def test_nobody_gets_in_with_another_key(place: FarPlace) -> None:
-    """And the remedy says how to make it so."""
-    (Path.home() / ".ssh" / "id_ed25519").unlink()
-    trouble = trouble_of(place)
-    (host,) = place.hosts
-    assert trouble.code == "ssh/auth-failed"
-    assert f"ssh-copy-id -p {host.port} {host.user}@{host.host}" in trouble.remedy
-
-
-def test_where_nobody_listens_it_is_refused(account: Account, tmp_path: Path) -> None:
-    """As of a machine on which no sshd runs."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        host = replace(account.host, port=bound.getsockname()[1])
-        assert trouble_of(FarPlace(tmp_path, [host])).code == "ssh/refused"
 
 
 def test_another_machine_behind_a_name_is_not_worked_with(place: FarPlace) -> None:

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from . import VERSION
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def main(argv: Optional[list[str]] = None) -> int:
     """Run one command; the exit status."""
+    given = sys.argv[1:] if argv is None else argv
+    if len(given) == 3 and given[0] in {"hand", "relay"} and given[1] == "--home":
+        return _at_the_end(given[0], given[2])  # somebody waits for it, so nothing is read first
+    return _chosen(given)
+
+
+def _at_the_end(mode: str, home: str) -> int:
+    """Be what stands at the end of a caller's connection."""
+    if mode == "hand":
+        from .hand import serve as be_hand
+
+        return be_hand(home)
+    from .reach import socket_of
+    from .relay import relay
+
+    return relay(socket_of(f"{home}/runtime"))
+
+
+def _chosen(argv: list[str]) -> int:
+    import argparse
+
     parser = argparse.ArgumentParser(prog="stellwerk-runtime", description=__doc__)
     parser.add_argument("--version", action="version", version=VERSION)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -28,15 +50,8 @@ def main(argv: Optional[list[str]] = None) -> int:
     relay.add_argument("--home", required=True, help="as of the hand")
     _add_joining(commands)
     chosen = parser.parse_args(argv)
-    if chosen.command == "hand":
-        from .hand import serve as be_hand
-
-        return be_hand(chosen.home)
-    if chosen.command == "relay":
-        from .reach import socket_of
-        from .relay import relay as join
-
-        return join(socket_of(f"{chosen.home}/runtime"))
+    if chosen.command in {"hand", "relay"}:
+        return _at_the_end(chosen.command, chosen.home)
     if chosen.command == "join":
         return _join(chosen)
     if chosen.command == "channel":
@@ -44,6 +59,8 @@ def main(argv: Optional[list[str]] = None) -> int:
 
         return channel(chosen.home, chosen.number)
     if chosen.command == "probe":
+        import json
+
         from .probe import probe as look
 
         print(json.dumps(look(chosen.root), indent=2))

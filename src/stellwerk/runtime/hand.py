@@ -36,16 +36,11 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from typing import Optional
 
 from . import frames, messages
 from .files import JSONObject
-from .hand_carrying import held, hold, let_go, put_in_place, settled
-from .hand_channel import give_channel
-from .hand_files import OPERATIONS, FileTrouble, Here
-from .hand_leaving import leave
-from .hand_tidying import left, strays, sweep
+from .hand_files import OPERATIONS, FileTrouble, Here, Operation
 from .reach import NoAgent, reach, socket_of
 from .relay import write_all
 
@@ -54,22 +49,28 @@ _WAITING = 16
 """Requests that may wait; more of them wait in the connection."""
 
 
-_SLOW = {
-    "left": left,
-    "strays": strays,
-    "sweep": sweep,
-    "settled": settled,
-    "hold": hold,
-    "put_in_place": put_in_place,
-}
-_OPERATIONS = {
-    **OPERATIONS,
-    **_SLOW,
-    "held": held,
-    "let_go": let_go,
-    "leave": leave,
-    "channel": give_channel,
-}
+_SLOW = {"left", "strays", "sweep", "settled", "hold", "put_in_place"}
+
+
+def _operation(op: str) -> Optional[Operation]:
+    """What carries a request out; a caller waits for a hand to start, so most is read when used."""
+    if op in {"left", "strays", "sweep"}:
+        from .hand_tidying import OPERATIONS as TIDYING
+
+        return TIDYING[op]
+    if op in {"settled", "hold", "held", "let_go", "put_in_place"}:
+        from .hand_carrying import OPERATIONS as CARRYING
+
+        return CARRYING[op]
+    if op == "leave":
+        from .hand_leaving import leave
+
+        return leave
+    if op == "channel":
+        from .hand_channel import give_channel
+
+        return give_channel
+    return OPERATIONS.get(op)
 
 
 class Hand:
@@ -132,7 +133,7 @@ class Hand:
             if op == "agent":
                 self._reach_agent()
                 return {}, b""
-            operation = _OPERATIONS.get(op)
+            operation = _operation(op)
             if operation is None:
                 return _error("unknown_op", f"`{op}` is no operation"), b""
             return operation(self._here, head, data)
@@ -142,6 +143,8 @@ class Hand:
             place = f"`{trouble.filename}`: " if trouble.filename else ""
             return _error("machine", f"{place}{trouble.strerror}", errno=trouble.errno), b""
         except Exception as fault:  # noqa: BLE001 - a request must not take the hand with it
+            import traceback
+
             traceback.print_exc()
             return _error("fault", f"a fault of the runtime: {fault!r}"), b""
 

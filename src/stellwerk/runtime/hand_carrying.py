@@ -12,7 +12,7 @@ import time
 
 from . import carrying
 from .files import JSONObject, open_file
-from .hand_files import Answer, FileTrouble, Here, checked_name
+from .hand_files import Answer, FileTrouble, Here, Operation, checked_name
 from .messages import PIECE
 from .removing import remove_tree
 from .trees import ContentMissing
@@ -101,3 +101,12 @@ def _forget_old(parent: str) -> None:
                 remove_tree(path)
         except FileNotFoundError:
             continue
+
+
+OPERATIONS: dict[str, Operation] = {
+    "settled": settled,
+    "hold": hold,
+    "held": held,
+    "let_go": let_go,
+    "put_in_place": put_in_place,
+}

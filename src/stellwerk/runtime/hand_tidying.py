@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import leftovers
 from .files import RUN_NAME, JSONObject
-from .hand_files import KEPT_CONTENT_S, Answer, FileTrouble, Here
+from .hand_files import KEPT_CONTENT_S, Answer, FileTrouble, Here, Operation
 from .leftovers import Left
 
 KINDS = ("outputs", "checkpoints")
@@ -86,3 +86,10 @@ def _remove_content(here: Here, name: str) -> None:
 
 def _told(found: Sequence[Left]) -> JSONObject:
     return {"left": [list(one) for one in found[:_MOST]]}
+
+
+OPERATIONS: dict[str, Operation] = {
+    "left": left,
+    "strays": strays,
+    "sweep": sweep,
+}

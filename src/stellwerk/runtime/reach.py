@@ -6,18 +6,19 @@ protocol, and replaced once it is idle. Runs don't notice.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from . import EXIT_ALREADY_THERE, PROTOCOL
 from .files import JSONObject, Places, read_json
+
+if TYPE_CHECKING:
+    import subprocess
 
 _START_S = 15.0
 _LOOK_S = 0.005
@@ -130,6 +131,8 @@ def _start(root: str, path: str, build: str) -> socket.socket:
 
 def _spawn(root: str, path: str, build: str) -> subprocess.Popen[bytes]:
     """Starts an agent that survives the connection over which it was asked for."""
+    import subprocess  # only where there is no agent yet
+
     argv = [sys.executable, "-I", "-S", build, "serve", "--root", root, "--socket", path]
     argv += ["--idle-exit-s", str(_IDLE_EXIT_S)]
     environment = {
@@ -176,5 +179,7 @@ def socket_of(root: str) -> str:
     path = os.path.join(root, "agent.sock")
     if len(os.fsencode(path)) <= 107:
         return path
+    import hashlib
+
     key = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
     return f"/tmp/stellwerk-{os.getuid()}-{key}/agent.sock"  # noqa: S108 (the agent checks it)

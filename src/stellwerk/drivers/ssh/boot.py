@@ -13,7 +13,7 @@ PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(15, 8, -1)))
 TOO_OLD = 66
 
 _BOOT = r"""
-import errno, hashlib, json, os, stat, sys, time
+import errno, json, os, stat, sys, time
 if sys.version_info < (3, 9):
     sys.exit(66)
 mark, digest, size, key, folder, mode = sys.argv[1:7]
@@ -78,6 +78,7 @@ say(need=need, home=home, python="%d.%d.%d" % sys.version_info[:3], executable=s
     no_exec=bool(os.statvfs(home).f_flag & 8), now_ms=int(time.time() * 1000), machine_id=machine,
     boot_id=first_line("/proc/sys/kernel/random/boot_id"))
 if need:
+    import hashlib
     got = b""
     while len(got) < int(size):
         block = os.read(0, int(size) - len(got))

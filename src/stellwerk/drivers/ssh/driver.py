@@ -47,6 +47,8 @@ OPEN_S = 45.0
 SOON_S = 2.0
 STEADY_S = 1.0
 """A connection that broke sooner isn't made anew at once."""
+LISTENS_AGAIN_S = (0.03, 0.06, 0.12, 0.25, 0.0)
+"""The pauses after which an sshd that refuses is asked again: it may be restarted just now."""
 
 
 class SshDriver(FollowsJobs, TidiesMachines):
@@ -160,9 +162,8 @@ class SshDriver(FollowsJobs, TidiesMachines):
 
     def _try_again(self, machine: Machine) -> None:
         name = machine.host.node
-        is_alone = len(self.machines) == 1
         task = self._retrying.get(name)
-        if is_alone or not self._is_open or (task is not None and not task.done()):
+        if len(self.machines) == 1 or not self._is_open or (task is not None and not task.done()):
             return  # who watches the cluster opens it again
         self._retrying[name] = asyncio.create_task(self._retry(machine), name=f"retry {name}")
 
@@ -245,7 +246,14 @@ class SshDriver(FollowsJobs, TidiesMachines):
         """Connects again after a connection that had lasted, or raises DriverError."""
         if asyncio.get_running_loop().time() - self._opened_at_s < STEADY_S:
             raise self._why_unreachable()
-        await self.open()
+        for pause_s in LISTENS_AGAIN_S:
+            try:
+                await self.open()
+                break
+            except DriverError as error:
+                if error.code != "ssh/refused" or not pause_s:
+                    raise
+            await asyncio.sleep(pause_s)
 
     def _heard(self, name: str, report: Report) -> None:
         """Takes what one machine says; its inventory speaks for that machine alone."""
