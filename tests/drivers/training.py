@@ -70,6 +70,11 @@ class Computer(OwnPlace):
         folder = self.folder / "checkpoints" / W
         return {path.name: path.read_bytes() for path in sorted(folder.glob("*"))}
 
+    @property
+    def newest(self) -> str:
+        """The last of them by its step."""
+        return max(self.has(), key=lambda name: int(name[5:-3]))
+
 
 class Lab:
     """Two machines, and a server that may die."""

@@ -9,24 +9,33 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from stellwerk.core.model.ids import RunId, workload_of
+from stellwerk.drivers.agents.checkpoint_parts import Together, apart_in_words, put_together
 from stellwerk.drivers.agents.checkpoint_places import Held, Place, fetch
 from stellwerk.drivers.agents.checkpoint_store import CheckpointStore, Running, Whole
 from stellwerk.drivers.base import DriverError, Saved
-from stellwerk.runtime.carrying import Piece
-from stellwerk.runtime.checkpoints import step_of
 
 log = logging.getLogger("stellwerk.drivers")
 
 EVERY_S = 10.0
 TOO_OLD = "runtime/unknown_op"
 """What a runtime of before says: its checkpoints stay where they are."""
+SLOWER_S = 60.0
+"""So long what one host has saved waits for the others, which may only be slower."""
 AT_ONCE = 2
 """So many workloads are copied at a time for each cluster."""
+
+
+class _Incomplete(NamedTuple):
+    """Since when hosts of a run were waited for, and how they were at the last look."""
+
+    generation: int
+    since_ms: int
+    states: tuple[str, ...]
 
 
 class CopiesHome:
@@ -41,6 +50,7 @@ class CopiesHome:
         self.places: dict[str, Place] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._wanted: Counter[str] = Counter()
+        self._incomplete: dict[str, _Incomplete] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, name: str, place: Place) -> None:
@@ -149,6 +159,8 @@ class CopiesHome:
                 running = replace(running, final=over, trouble="", told=None)
                 await asyncio.to_thread(self.store.says, workload, running)
             return
+        if not over and self._is_looked_at(workload, running, states):
+            return
         told = max((one for look in looks for one in look.found), key=age_of, default=None)
         running = replace(running, told=told)
         await asyncio.to_thread(self.store.says, workload, running)
@@ -158,13 +170,16 @@ class CopiesHome:
         self, workload: str, running: Running, places: Sequence[Place], *, over: bool
     ) -> None:
         began_ms = self.now_ms()
+        trouble, brought = "", 0
         try:
             held = [await place.hold(workload, over=over) for place in places]
-            parts = in_step(held)
-            if parts is None and not over:
-                return  # its hosts haven't saved the same step yet
-            parts = parts or [one.pieces for one in held]
-            trouble = await self._fetch(workload, places, parts)
+            together = self._together(workload, running, held, over=over)
+            if together is None:
+                return
+            apart = apart_in_words(held, running.nodes) if together.apart else ""
+            counts = not apart or await asyncio.to_thread(self.store.newest, workload) is None
+            if counts:
+                trouble, brought = await self._fetch(workload, places, held, together)
         finally:
             for place in places:
                 with contextlib.suppress(DriverError):
@@ -173,63 +188,83 @@ class CopiesHome:
             log.warning("checkpoints of %s: %s", workload, trouble)
             await asyncio.to_thread(self.store.says, workload, replace(running, trouble=trouble))
             return
-        names = {piece.path for part in parts for piece in part}
+        whole = self._whole(running, held, together)
+        took_ms = self.now_ms() - began_ms
+        if counts and whole.found:
+            whole = replace(whole, took_ms=took_ms, brought_bytes=brought)
+            await asyncio.to_thread(self.store.keep, workload, whole)
+        done = replace(running, told=None, trouble="", apart=apart, final=over)
+        await asyncio.to_thread(self.store.says, workload, done)
+
+    def _whole(self, running: Running, held: Sequence[Held], together: Together) -> Whole:
+        names = {piece.path for part in together.parts for piece in part}
         found = {one.name: one for each in held for one in each.look.found if one.name in names}
-        now_ms = self.now_ms()
-        whole = Whole(
+        return Whole(
             generation=running.generation,
             nodes=running.nodes,
             states=tuple(one.look.state for one in held),
             found=tuple(sorted(found.values(), key=age_of)),
-            parts=tuple(tuple(part) for part in parts),
-            taken_ms=now_ms,
-            took_ms=now_ms - began_ms,
+            parts=tuple(tuple(part) for part in together.parts),
+            taken_ms=self.now_ms(),
+            apart=together.apart,
+            as_held=tuple(
+                len(part) == len(one.pieces) and set(part) == set(one.pieces)
+                for part, one in zip(together.parts, held, strict=True)
+            ),
         )
-        if whole.found:
-            await asyncio.to_thread(self.store.keep, workload, whole)
-        done = replace(running, told=None, trouble="", final=over)
-        await asyncio.to_thread(self.store.says, workload, done)
+
+    def _together(
+        self, workload: str, running: Running, held: Sequence[Held], *, over: bool
+    ) -> Together | None:
+        """What the hosts have together; None while that can't be told."""
+        known = self._incomplete.get(workload)
+        if known is None or known.generation != running.generation:
+            known = _Incomplete(running.generation, self.now_ms(), ())
+        together = put_together(held, running.given, patient=over or self._waited(known))
+        if together is not None and together.apart and not over:
+            together = None
+        if over:
+            self._incomplete.pop(workload, None)
+        elif together is None or workload in self._incomplete:
+            states = tuple(one.look.state for one in held) if together is None else ()
+            self._incomplete[workload] = known._replace(states=states)
+        return together
+
+    def _waited(self, known: _Incomplete) -> bool:
+        return self.now_ms() - known.since_ms >= SLOWER_S * 1000
+
+    def _is_looked_at(self, workload: str, running: Running, states: tuple[str, ...]) -> bool:
+        """Whether another look would tell nothing more: it reads all that there is."""
+        known = self._incomplete.get(workload)
+        return (
+            known is not None
+            and known.generation == running.generation
+            and known.states == states
+            and not self._waited(known)
+        )
 
     async def _fetch(
-        self, workload: str, places: Sequence[Place], parts: Sequence[Sequence[Piece]]
-    ) -> str:
-        """Brings what isn't here; why there is no room, if there is none."""
+        self,
+        workload: str,
+        places: Sequence[Place],
+        held: Sequence[Held],
+        together: Together,
+    ) -> tuple[str, int]:
+        """Brings what isn't here; why there is no room, if there is none, and how much came."""
         content = self.store.content(workload)
-        everything = [piece for part in parts for piece in part]
+        everything = [piece for part in together.parts for piece in part]
         missing = await asyncio.to_thread(self.store.missing, workload, everything)
         trouble = await asyncio.to_thread(self.store.check_room, missing)
         if trouble:
-            return trouble
+            return trouble, 0
         content.path("0" * 64).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         wanted = {piece.hash for piece in missing}
-        for place, part in zip(places, parts, strict=True):
-            for piece in part:
+        for place, one in zip(places, held, strict=True):
+            for piece in one.pieces:
                 if piece.hash in wanted:
                     await fetch(place, workload, piece, content, self._pace_bytes_s)
                     wanted.discard(piece.hash)
-        return ""
-
-
-def in_step(held: Sequence[Held]) -> list[list[Piece]] | None:
-    """What hosts of one run have together: nothing newer than a step that all have saved.
-
-    None where those that save by steps have none in common.
-    """
-    steps = [known for one in held if (known := {each.step for each in one.look.found} - {None})]
-    if len(steps) < 2:
-        return [one.pieces for one in held]
-    common = set.intersection(*steps)
-    if not common:
-        return None
-    last = max(step for step in common if step is not None)
-    return [
-        [
-            piece
-            for piece in one.pieces
-            if (step := step_of(piece.path.partition("/")[0])) is None or step <= last
-        ]
-        for one in held
-    ]
+        return "", sum(piece.size for piece in missing)
 
 
 def age_of(one: Saved) -> tuple[int, int, str]:

@@ -13,12 +13,15 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.drivers.agents.checkpoint_copying import CopiesHome
+from stellwerk.drivers.agents.checkpoint_parts import given_of, has_it, part_for
 from stellwerk.drivers.agents.checkpoint_places import Look
-from stellwerk.drivers.agents.checkpoint_store import Running, Whole
+from stellwerk.drivers.agents.checkpoint_store import Running
 from stellwerk.drivers.base import DriverError, Listing, LogChunk, Saved, StartOrder
-from stellwerk.runtime.carrying import Piece
 
 log = logging.getLogger("stellwerk.drivers")
+
+
+Given = tuple[dict[str, str], ...]
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -51,38 +54,48 @@ class CheckpointHome(CopiesHome):
         Gives what its output is to begin with. Raises DriverError, final where they can't be had.
         """
         notes: list[str] = []
+        given: Given = ()
         if order.resumes:
             async with self.alone(order.resumes):
-                notes += await self._bring(order.resumes, order, nodes)
+                notes, given = await self._bring(order.resumes, order, nodes)
         async with self.alone(order.workload):
             running = await asyncio.to_thread(self.store.running, order.workload)
             if running is not None and running.generation >= order.generation:
                 return notes  # it was prepared, and the order is given again
             if order.generation > 1:
-                notes += await self._bring(order.workload, order, nodes)
+                more, given = await self._bring(order.workload, order, nodes)
+                notes += more
                 running = await asyncio.to_thread(self.store.running, order.workload)
             before = replace(running, before=None) if running is not None else None
-            now = Running(order.generation, tuple(nodes), before=before)
+            if before is not None and before.nodes == tuple(nodes):
+                given = given or before.given
+            now = Running(order.generation, tuple(nodes), before=before, given=given)
             await asyncio.to_thread(self.store.says, order.workload, now)
         return notes
 
-    async def _bring(self, workload: str, order: StartOrder, nodes: Sequence[str]) -> list[str]:
+    async def _bring(
+        self, workload: str, order: StartOrder, nodes: Sequence[str]
+    ) -> tuple[list[str], Given]:
+        """Puts the newest on the hosts: what is to be told, and what several of them have then."""
         targets = [place for node in nodes if (place := self.places.get(node)) is not None]
         if len(targets) < len(nodes):
-            return []
+            return [], ()
         is_in_place, note = await self._newest_home(workload, order, nodes)
+        notes = [note] if note else []
         whole = await asyncio.to_thread(self.store.newest, workload)
         if whole is None or is_in_place:
-            return [note] if note else []
+            return notes, ()
+        given: list[dict[str, str]] = []
         for index, place in enumerate(targets):
             look = await place.look("settled", workload, over=True)
-            is_same = len(targets) == len(whole.states) and look.state == whole.states[index]
+            pieces = part_for(whole, index, len(targets))
+            is_same = has_it(whole, index, len(targets), look.state)
             is_newer = len(targets) == 1 and look.found and look.generation > whole.generation
             if not is_same and not is_newer:
-                pieces = part_for(whole, index, len(targets))
                 await place.put(workload, pieces, self.store.content(workload))
                 log.info("checkpoints of %s were put on %s", workload, nodes[index])
-        return [note] if note else []
+            given.append(given_of(pieces))
+        return notes, tuple(given) if len(targets) > 1 else ()
 
     async def _newest_home(
         self, workload: str, order: StartOrder, nodes: Sequence[str]
@@ -98,12 +111,13 @@ class CheckpointHome(CopiesHome):
                 return False, note
         running = await self._begun(workload, running)
         is_given_up = workload != order.workload or running.generation <= order.lost_generation
-        if tuple(nodes) == running.nodes:
+        is_where_it_was = tuple(nodes) == running.nodes
+        if is_where_it_was and len(nodes) == 1:
             lost = await self._without_record(running, workload)
             note = f"{_names(lost)} has no record of the last run" if lost else ""
             return not lost, note + await self._instead(workload) if lost else ""
         if running.final:
-            return False, ""
+            return False, await self._apart(workload, running)
         silent = [
             node
             for node in running.nodes
@@ -122,9 +136,23 @@ class CheckpointHome(CopiesHome):
             return False, why + await self._instead(workload)
         await self.carry_alone(workload, over=True)
         running = await asyncio.to_thread(self.store.running, workload)
-        if running is not None and running.trouble:
+        if running is None:
+            return False, ""
+        if running.trouble and is_where_it_was:
+            return True, f"what rank 0 has saved isn't on its other machines: {running.trouble}"
+        if running.trouble:
             raise _away(running.trouble)
-        return False, ""
+        return False, await self._apart(workload, running)
+
+    async def _apart(self, workload: str, running: Running) -> str:
+        """What is to be told where hosts of one run have saved no step together."""
+        if not running.apart:
+            return ""
+        whole = await asyncio.to_thread(self.store.newest, workload)
+        told = f"its machines saved no step together ({running.apart})"
+        if whole is None or whole.apart:
+            return f"{told}: each has what it saved itself"
+        return told + await self._instead(workload)
 
     async def _begun(self, workload: str, running: Running) -> Running:
         """The newest run that did begin, as far as that is known: one may have been ordered alone.
@@ -221,17 +249,6 @@ class CheckpointHome(CopiesHome):
             from_nodes=whole.nodes,
             folder=str(self.store.root / workload),
         )
-
-
-def part_for(whole: Whole, index: int, hosts: int) -> list[Piece]:
-    """What a host gets: its own where there are as many as before, else all that there is."""
-    if len(whole.parts) == hosts:
-        return list(whole.parts[index])
-    pieces: dict[str, Piece] = {}
-    for part in whole.parts:
-        for piece in part:
-            pieces.setdefault(piece.path, piece)
-    return list(pieces.values())
 
 
 def _away(why: str) -> DriverError:

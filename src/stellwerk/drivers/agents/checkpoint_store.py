@@ -37,7 +37,9 @@ class Whole(msgspec.Struct, frozen=True):
     """A whole copy: of which run, of which hosts' folders (in order), and what they hold.
 
     ``states`` are what the hosts said of theirs, by which a newer one is told. ``taken_ms`` is when
-    it was complete here, by the server's clock, and ``took_ms`` how long that took.
+    it was complete here, by the server's clock, ``took_ms`` how long that took, and
+    ``brought_bytes`` how much of it had to come. ``apart``: its hosts have saved no step together.
+    ``as_held`` says of each host whether its part is what it held itself.
     """
 
     generation: int
@@ -47,6 +49,9 @@ class Whole(msgspec.Struct, frozen=True):
     parts: tuple[tuple[Piece, ...], ...]
     taken_ms: int
     took_ms: int = 0
+    brought_bytes: int = 0
+    apart: bool = False
+    as_held: tuple[bool, ...] = ()
     v: int = VERSION
 
     @property
@@ -65,7 +70,9 @@ class Running(msgspec.Struct, frozen=True):
 
     ``final``: it is over, and what it left is here or was nothing. ``told`` is what is known of its
     newest checkpoint on its machine, and ``trouble`` why that isn't here. ``before`` is the one in
-    whose place it came, in case it never begins.
+    whose place it came, in case it never begins. ``given`` is what each of several hosts had when
+    it began: the content of each file, by its path. ``apart`` is what its hosts saved last where
+    they have saved no step together.
     """
 
     generation: int
@@ -74,6 +81,8 @@ class Running(msgspec.Struct, frozen=True):
     told: Saved | None = None
     trouble: str = ""
     before: "Running | None" = None
+    given: tuple[dict[str, str], ...] = ()
+    apart: str = ""
     v: int = VERSION
 
 
