@@ -3,6 +3,9 @@
  * STAND_IN_FAIL makes the start fail, STAND_IN_OLD leaves out what older drivers don't have.
  * STAND_IN_PID, or the number in the file STAND_IN_PID_FILE, is who computes on device 0;
  * STAND_IN_BUSY is how busy, in percent.
+ * STAND_IN_SLICES is how many MIG slices device 1 has; STAND_IN_UNIFIED leaves devices without
+ * memory of their own; STAND_IN_NVLINK joins the devices.
+ * STAND_IN_USED is what the process on device 0 holds, in MiB.
  * STAND_IN_GPUS="NAME,GIB,COUNT" makes plain devices of one kind instead, which nobody uses.
  * STAND_IN_HEALTH names a file with lines `INDEX WHAT NUMBER`: lost, gone, ecc, rows, recovery, xid;
  * `0 hang 1` has the start never return, `0 crash 1` kills the process.
@@ -17,6 +20,7 @@
 #define DRIVER_NOT_LOADED 9
 #define NOT_SUPPORTED 3
 #define INVALID_ARGUMENT 2
+#define NOT_FOUND 6
 #define INSUFFICIENT_SIZE 7
 #define GIB (1024ULL * 1024 * 1024)
 
@@ -34,6 +38,7 @@ typedef struct {
 typedef struct { char legacy[16]; unsigned numbers[5]; char id[32]; } Pci;
 
 static int devices[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static int slices[8] = {100, 101, 102, 103, 104, 105, 106, 107};
 static int is_open = 0;
 static long xids_told = 0;
 
@@ -86,16 +91,22 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
 }
 static int number(void *device) { return *(int *)device; }
 int nvmlDeviceGetName(void *device, char *text, unsigned length) {
-    snprintf(text, length, "%s", is_plain() ? kind : number(device) ? "Test H100" : "Test RTX");
+    if (number(device) >= 100) snprintf(text, length, "NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+    else snprintf(text, length, "%s", is_plain() ? kind : number(device) ? "Test H100" : "Test RTX");
     return OK;
 }
 int nvmlDeviceGetUUID(void *device, char *text, unsigned length) {
-    snprintf(text, length, "GPU-000%d", number(device));
+    if (number(device) >= 100) snprintf(text, length, "MIG-000%d", number(device) - 100);
+    else snprintf(text, length, "GPU-000%d", number(device));
     return OK;
 }
 int nvmlDeviceGetMemoryInfo_v2(void *device, Memory2 *memory) {
-    if (getenv("STAND_IN_OLD")) return NOT_SUPPORTED;
+    if (getenv("STAND_IN_OLD") || getenv("STAND_IN_UNIFIED")) return NOT_SUPPORTED;
     if (memory->version != (sizeof(Memory2) | 2 << 24)) return INVALID_ARGUMENT;
+    if (number(device) >= 100) {
+        *memory = (Memory2){memory->version, 10 * GIB, GIB / 4, 10 * GIB - GIB / 4, 0};
+        return OK;
+    }
     memory->total = (is_plain() ? gib : 24) * GIB;
     memory->reserved = GIB / 2;
     memory->used = is_plain() ? 0 : (number(device) + 1) * GIB;
@@ -103,6 +114,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, Memory2 *memory) {
     return OK;
 }
 int nvmlDeviceGetMemoryInfo(void *device, Memory1 *memory) {
+    if (getenv("STAND_IN_UNIFIED")) return NOT_SUPPORTED;
     memory->total = 24 * GIB;
     memory->used = (number(device) + 1) * GIB;
     memory->free = memory->total - memory->used;
@@ -119,6 +131,22 @@ int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
     *current = *pending = 1;
     return OK;
 }
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count) {
+    *count = number(device) == 1 ? 7 : 0;
+    return OK;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **slice) {
+    const char *said = getenv("STAND_IN_SLICES");
+    if (number(device) != 1 || !said || index >= (unsigned)atoi(said)) return NOT_FOUND;
+    *slice = &slices[index];
+    return OK;
+}
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *active) {
+    (void)device;
+    if (!getenv("STAND_IN_NVLINK") || link > 3) return NOT_SUPPORTED;
+    *active = link < 2;
+    return OK;
+}
 int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
     *major = 8 + number(device);
     *minor = 9;
@@ -130,12 +158,16 @@ int nvmlDeviceGetDisplayActive(void *device, unsigned *active) {
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Process *table) {
     unsigned there = number(device) ? 100 : 1;
+    if (number(device) >= 100) { *count = 0; return OK; }
     const char *told = getenv("STAND_IN_PID_FILE");
     if (is_plain()) there = 0;
     if (told && !number(device)) there = !access(told, R_OK);
     if (*count < there) { *count = there; return INSUFFICIENT_SIZE; }
     for (unsigned i = 0; i < there; i++) {
         table[i] = (Process){4000000 + i, GIB / 4, 0, 0};
+    }
+    if (!number(device) && there && getenv("STAND_IN_USED")) {
+        table[0].used = (unsigned long long)atoll(getenv("STAND_IN_USED")) << 20;
     }
     if (!number(device) && getenv("STAND_IN_PID")) table[0].pid = atoi(getenv("STAND_IN_PID"));
     if (!number(device) && getenv("STAND_IN_PID_FILE")) {
@@ -180,6 +212,12 @@ int nvmlDeviceGetFieldValues(void *device, int count, Field *fields) {
 int nvmlDeviceGetPciInfo_v3(void *device, Pci *pci) {
     memset(pci, 0, sizeof *pci);
     snprintf(pci->id, sizeof pci->id, "00000000:%02X:00.0", 0x3B + number(device));
+    return OK;
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, Pci *pci) {
+    (void)link;
+    memset(pci, 0, sizeof *pci);
+    snprintf(pci->id, sizeof pci->id, "00000000:%02X:00.0", 0x3B + !number(device));
     return OK;
 }
 int nvmlEventSetCreate(void **events) {

@@ -51,6 +51,7 @@ def test_gpus(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "rows_failed": None,
         "recovery_action": None,
         "pci": "00000000:3B:00.0",
+        "nvlink": None,
         "processes": [
             {"pid": 4000000, "memory_bytes": GIB // 4, "computes": True, "run": None},
             {"pid": 4100000, "memory_bytes": None, "computes": False, "run": None},

@@ -8,10 +8,13 @@ device's health is for others to judge.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Optional
 
+from . import nvlink
 from .files import JSONObject
-from .processes import run_of
+from .processes import command_name, run_of
+from .system import memory_sizes
 from .xids import Xids
 
 try:
@@ -23,6 +26,7 @@ except ImportError:
 
 _DEFAULT_LIBRARY = "libnvidia-ml.so.1"
 _TEXT_BYTES = 96
+_NOT_SUPPORTED = 3
 _INSUFFICIENT_SIZE = 7
 _GPU_IS_LOST = 15
 _UNCORRECTED = 1
@@ -31,7 +35,17 @@ _RECOVERY_ACTION = 230
 _PCI_BYTES = 68
 _PCI_ID_AT = 36
 _UNKNOWN = (1 << 64) - 1
-_PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+_GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
+_PROCESS_LISTS = (
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+    _GRAPHICS,
+)
+_MPS_SERVER = "nvidia-cuda-mps"
+"""Its server is on the card for others: it computes nothing of its own."""
+
+SLICES_FROM = 100
+"""MIG slices are numbered after the cards: slice 2 of GPU 1 is 202."""
 
 
 def devices(xids: Optional[Xids] = None) -> JSONObject:
@@ -51,9 +65,9 @@ def devices(xids: Optional[Xids] = None) -> JSONObject:
     if trouble is not None:
         return _nothing(f"the NVIDIA driver doesn't answer: {trouble}")
     try:
-        gpus = [nvml.describe(index) for index in range(nvml.count())]
+        gpus = [gpu for index in range(nvml.count()) for gpu in nvml.describe_all(index)]
         if xids is not None:
-            xids.look(library, gpus)
+            xids.look(library, [gpu for gpu in gpus if "part_of" not in gpu])
         return {"gpus": gpus, "gpu_driver": nvml.driver_version(), "gpu_trouble": None}
     finally:
         nvml.close()
@@ -108,9 +122,38 @@ class _Nvml:
         status = self._call("nvmlSystemGetDriverVersion", text, ctypes.c_uint(_TEXT_BYTES))
         return text.value.decode("utf-8", "replace") if status == 0 else None
 
-    def describe(self, index: int) -> JSONObject:
-        """One device; `trouble` where its handle can't be had (it fell off the bus, say)."""
+    def describe_all(self, index: int) -> list[JSONObject]:
+        """One card, and after it the slices that it is split into."""
         device = ctypes.c_void_p()
+        card = self.describe(index, device)
+        return [card, *self._slices(index, device)] if card.get("mig") else [card]
+
+    def _slices(self, index: int, card: Any) -> list[JSONObject]:
+        """The MIG slices of a card: each has memory and processes of its own."""
+        most = self._numbers("nvmlDeviceGetMaxMigDeviceCount", card, 1) or [0]
+        found = []
+        for number in range(min(most[0], SLICES_FROM)):
+            device = ctypes.c_void_p()
+            place = (ctypes.c_uint(number), ctypes.byref(device))
+            if self._call("nvmlDeviceGetMigDeviceHandleByIndex", card, *place) != 0:
+                continue
+            found.append(
+                {
+                    "index": SLICES_FROM * (index + 1) + number,
+                    "part_of": index,
+                    "uuid": self._text("nvmlDeviceGetUUID", device),
+                    "name": self._text("nvmlDeviceGetName", device),
+                    **self._memory(device),
+                    "utilisation_percent": None,
+                    "mig": False,
+                    "processes": self._processes(device),
+                    "trouble": None,
+                }
+            )
+        return found
+
+    def describe(self, index: int, device: Any) -> JSONObject:
+        """One device; `trouble` where its handle can't be had (it fell off the bus, say)."""
         status = self._call(
             "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device)
         )
@@ -122,17 +165,19 @@ class _Nvml:
         mig = self._numbers("nvmlDeviceGetMigMode", device, 2)
         capability = self._numbers("nvmlDeviceGetCudaComputeCapability", device, 2)
         display = self._numbers("nvmlDeviceGetDisplayActive", device, 1)
+        processes, health = self._processes(device), self._health(device)
         return {
             "index": index,
             "uuid": self._text("nvmlDeviceGetUUID", device),
             "name": self._text("nvmlDeviceGetName", device),
-            **self._memory(device),
+            **self._memory(device, processes),
             "utilisation_percent": utilisation[0] if utilisation else None,
             "compute_capability": ".".join(map(str, capability)) if capability else None,
             "mig": bool(mig[0]) if mig else False,
             "display_active": bool(display[0]) if display else None,
-            "processes": self._processes(device),
-            **self._health(device),
+            "processes": processes,
+            "nvlink": nvlink.links(self._library, health["pci"], device),
+            **health,
             "trouble": None,
         }
 
@@ -194,7 +239,11 @@ class _Nvml:
         status = self._call(function, device, *(places[:1] if together else places))
         return list(numbers) if status == 0 else None
 
-    def _memory(self, device: Any) -> JSONObject:
+    def _memory(self, device: Any, processes: Sequence[JSONObject] = ()) -> JSONObject:
+        """Sizes in bytes. A device without memory of its own (GB10) has that of the machine, and of
+        that its processes tell what they hold.
+        """
+
         class Memory2(ctypes.Structure):
             _fields_ = (
                 ("version", ctypes.c_uint),
@@ -208,8 +257,14 @@ class _Nvml:
         if self._call("nvmlDeviceGetMemoryInfo_v2", device, ctypes.byref(newer)) == 0:
             return _sizes(newer.total, newer.used, newer.free, newer.reserved)
         older = (ctypes.c_ulonglong * 3)()
-        if self._call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(older)) == 0:
+        status = self._call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(older))
+        if status == 0:
             return _sizes(older[0], older[2], older[1], None)
+        if status == _NOT_SUPPORTED:
+            sizes = memory_sizes()
+            used = sum(process["memory_bytes"] or 0 for process in processes)
+            shared = _sizes(sizes.get("MemTotal"), used, sizes.get("MemAvailable"), None)
+            return {**shared, "unified": True}
         return _sizes(None, None, None, None)
 
     def _processes(self, device: Any) -> list[JSONObject]:
@@ -219,12 +274,12 @@ class _Nvml:
         for function in _PROCESS_LISTS:
             for pid, used in self._process_list(function, device):
                 found[pid] = max(used or 0, found.get(pid) or 0) or None
-                computing += [pid] if function == _PROCESS_LISTS[0] else []
+                computing += [] if function == _GRAPHICS else [pid]
         return [
             {
                 "pid": pid,
                 "memory_bytes": used,
-                "computes": pid in computing,
+                "computes": pid in computing and not command_name(pid).startswith(_MPS_SERVER),
                 "run": run_of(pid),
             }
             for pid, used in sorted(found.items())

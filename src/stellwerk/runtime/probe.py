@@ -10,7 +10,7 @@ import platform
 import shutil
 from typing import Optional
 
-from . import cgroups, claims, images, namespaces, nvml, system
+from . import amd, cgroups, claims, images, namespaces, nvml, system
 from .files import JSONObject
 from .xids import Xids
 
@@ -37,8 +37,9 @@ def probe(root: str, xids: Optional[Xids] = None, no_gpus: str = "") -> JSONObje
     seen = nvml.unseen(no_gpus) if no_gpus else nvml.devices(xids)
     if xids is not None:
         seen = xids.told(seen)
+    seen = _with_amd(seen)
     disk = shutil.disk_usage(root)
-    memory = _memory()
+    memory = system.memory_sizes()
     no_namespaces = namespaces.trouble()
     return {
         "v": 1,
@@ -68,23 +69,22 @@ def probe(root: str, xids: Optional[Xids] = None, no_gpus: str = "") -> JSONObje
     }
 
 
+def _with_amd(seen: JSONObject) -> JSONObject:
+    """AMD's cards, after NVIDIA's where a machine has both."""
+    others = amd.devices()
+    if not others:
+        return seen
+    after = 1 + max((gpu["index"] for gpu in seen["gpus"] if "part_of" not in gpu), default=-1)
+    for gpu in others:
+        gpu["index"] += after
+    return {**seen, "gpus": [*seen["gpus"], *others]}
+
+
 def _cpus() -> float:
     """Processors this user may use: the affinity mask and the quota of its cgroups."""
     mask = float(len(os.sched_getaffinity(0)))
     quota = cgroups.cpu_quota()
     return mask if quota is None else min(mask, round(quota, 2))
-
-
-def _memory() -> dict[str, int]:
-    sizes = {}
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                name, _, rest = line.partition(":")
-                sizes[name] = int(rest.split()[0]) * 1024
-    except OSError:
-        return {}
-    return sizes
 
 
 def _least(*values: Optional[int]) -> Optional[int]:

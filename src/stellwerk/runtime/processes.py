@@ -149,6 +149,11 @@ def arguments(pid: int) -> list[str]:
     return [os.fsdecode(part) for part in raw.rstrip(b"\0").split(b"\0")] if raw else []
 
 
+def command_name(pid: int) -> str:
+    """What the kernel calls the program of a process: 15 letters of it; "" where nobody tells."""
+    return _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
+
+
 def reads_pipe(pid: int) -> bool:
     """Whether the standard input of a process is a pipe."""
     try:

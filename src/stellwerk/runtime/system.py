@@ -170,3 +170,16 @@ def _unescape_mount(point: str) -> str:
 def is_network_file_system(kind: str) -> bool:
     """Whether locks and renames on this type of file system may be shared with other machines."""
     return kind in _NETWORK_FILE_SYSTEMS
+
+
+def memory_sizes() -> dict[str, int]:
+    """What the kernel tells of the machine's memory, by its names, in bytes."""
+    sizes = {}
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                name, _, rest = line.partition(":")
+                sizes[name] = int(rest.split()[0]) * 1024
+    except OSError:
+        return {}
+    return sizes

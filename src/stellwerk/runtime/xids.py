@@ -59,7 +59,9 @@ class Xids:
         """The facts with those devices that were there before in this boot, and aren't told now."""
         gpus = list(facts.get("gpus") or ())
         before = dict(self._known)
-        there = {gpu["uuid"]: gpu for gpu in gpus if gpu.get("uuid")}
+        # Slices come and go as somebody cuts a card anew; that of a card's own tells of its faults.
+        cards = [gpu for gpu in gpus if "part_of" not in gpu]
+        there = {gpu["uuid"]: gpu for gpu in cards if gpu.get("uuid")}
         self._known.update(
             {uuid: {key: gpu.get(key) for key in _KEPT} for uuid, gpu in there.items()}
         )
@@ -71,7 +73,8 @@ class Xids:
                 gpus[gpus.index(at[0])] = {**one, **at[0]}
                 continue
             # The driver numbers anew what is left, and somebody else may have its number now.
-            free = one["index"] if not at else max(gpu["index"] for gpu in gpus) + 1
+            taken = [gpu["index"] for gpu in gpus if "part_of" not in gpu]
+            free = one["index"] if not at else max(taken) + 1
             gpus.append({**one, "index": free, "gone": True, "trouble": "it is gone from the bus"})
         return {**facts, "gpus": sorted(gpus, key=lambda gpu: int(gpu["index"]))}
 
