@@ -31,6 +31,7 @@ def applied(objects: QueueObjects) -> list[ev.Event]:
     """The facts that objects of queueing are applied."""
     found = [
         *(QueueObject("ResourceFlavor", one.name, flavor=one) for one in objects.flavors),
+        *(QueueObject("Topology", one.name, topology=one) for one in objects.topologies),
         *(QueueObject("ClusterQueue", one.name, queue=one) for one in objects.queues),
         *(QueueObject("Cohort", one.name, cohort=one) for one in objects.cohorts),
         *(

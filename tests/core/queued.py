@@ -14,6 +14,7 @@ from stellwerk.core.model.queueing import (
     ResourceGroup,
     StopPolicy,
     Strategy,
+    Topology,
 )
 from stellwerk.core.model.selectors import Selector
 
@@ -68,6 +69,7 @@ def queueing(
     *queues: ClusterQueue,
     flavors: tuple[ResourceFlavor, ...] = (STD,),
     cohorts: tuple[Cohort, ...] = (),
+    topologies: tuple[Topology, ...] = (),
     fair: bool = False,
 ) -> QueueObjects:
     """These queues, each with a LocalQueue of its name in the namespace `p`."""
@@ -75,6 +77,7 @@ def queueing(
         flavors=flavors,
         queues=queues,
         cohorts=cohorts,
+        topologies=topologies,
         local_queues=tuple(LocalQueue("p", one.name, one.name) for one in queues),
         settings=QueueSettings(fair_sharing=fair),
     )

@@ -7,6 +7,7 @@ from msgspec import Struct
 from stellwerk.core.describe.placements import DEFAULT_NAMESPACE
 from stellwerk.core.describe.places import needs
 from stellwerk.core.model.launch import started_ranks
+from stellwerk.core.model.nearness import nearness_of
 from stellwerk.core.model.queueing import QUEUE_LABEL
 from stellwerk.core.model.resources import (
     DEFAULT_QUEUE,
@@ -54,6 +55,7 @@ def lower(task: Task) -> Lowered:
         num_nodes=task.num_nodes,
         placement=placement_key(task.placement),
         wishes=task.wishes,
+        topology=nearness_of(task.labels),
     )
     return Lowered(
         shape=in_queue(shape, DEFAULT_QUEUE, queue),

@@ -17,6 +17,7 @@ from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.place.bounded import Bounded
+from stellwerk.core.place.by_flavor import ByFlavor, unbound
 from stellwerk.core.place.decide import Chosen, chosen, rank
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.keeping import Keeping, Kept
@@ -79,6 +80,7 @@ class _Cycle:
         memory.placements(view.placements)
         held = (one for part in view.clusters for _, one in part.allocations)
         self.bounded = Bounded(view.placements, self.rooms, Limited(view.limits, held), view.own)
+        self.anywhere = ByFlavor(self.bounded)
         self.quotas = quotas_of(view, memory, self.bounded)
         self.claimed: dict[WorkloadId, None] = {}
         self.promises = 0
@@ -129,13 +131,14 @@ class _Cycle:
         door = self.quotas.door(shape.shape) if self.quotas is not None else None
         if self.quotas is not None and door is not None:
             return self._consider_bound(self.quotas, door, head, shape)
-        if not self._is_known_to_wait(shape.id) and self.bounded.fitting(shape.shape, shape.id):
-            self._start(head, shape, self.bounded)
+        bounded = unbound(self.anywhere, shape.shape)
+        if not self._is_known_to_wait(shape.id) and bounded.fitting(shape.shape, shape.id):
+            self._start(head, shape, bounded)
             return True
         if self._pass(head, shape):
             return True
         self._block(shape)
-        self._keep_room(head, shape, self.bounded)
+        self._keep_room(head, shape, bounded)
         return False
 
     def _pass(self, head: Head, shape: ShapeView) -> bool:
@@ -144,6 +147,7 @@ class _Cycle:
         if not lenders:
             return False
         lent = self.bounded.on(self.keeping.lent(self.rooms, lenders))
+        lent = unbound(ByFlavor(lent), shape.shape)
         if not lent.fitting(shape.shape, shape.id):
             return False
         self._start(head, shape, lent, lenders)
@@ -188,10 +192,10 @@ class _Cycle:
             quotas.note(queue, head, shape.id, room_state)
         self.blocked[shape.id] = None
         overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
-        allowed = quotas.labels(queue, shape)[:1]
+        allowed = quotas.wheres(queue, shape)[:1]
         if quotas.keep(queue, shape, overtaken=overtaken):
-            for labels in allowed:
-                self._keep_room(head, shape, quotas.by_flavor.bounded(labels))
+            for where in allowed:
+                self._keep_room(head, shape, quotas.by_flavor.bounded(where))
         if queue.spec.strategy == "StrictFIFO":
             quotas.closed[queue.name] = head.name
         return False
@@ -358,7 +362,7 @@ class _Cycle:
         """
         generation = -1 if self._touched else self.memory.generation
         telling = Telling(
-            self.view, self.bounded, self.quotas, self.keeping, self.promised, self.room_state
+            self.view, self.anywhere, self.quotas, self.keeping, self.promised, self.room_state
         )
         return telling.tell(self.memory, self.blocked, generation, self._inputs)
 

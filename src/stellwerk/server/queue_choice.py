@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from stellwerk.core.describe.extras import PREFIX
 from stellwerk.core.lower import Lowered
 from stellwerk.core.model.errors import Problem
+from stellwerk.core.model.nearness import wrong_nearness
 from stellwerk.core.model.queueing import PRIORITY_LABEL, QueueObjects
 from stellwerk.core.model.resources import DEFAULT_QUEUE
 from stellwerk.core.model.task import Task
@@ -75,3 +76,10 @@ def class_problems(task: Task, item: SubmitItem, classes: Mapping[str, int]) -> 
     help = f"did you mean `{close[0]}`?" if close else listed if classes else OWN_NUMBER
     message = f"there is no priority class `{name}`"
     return [Problem("submit/priority-class", message, help, file=item.file, path="priority")]
+
+
+def nearness_problems(task: Task, item: SubmitItem) -> list[Problem]:
+    """That its labels ask for nodes near to each other in a way that can't be."""
+    wrong = wrong_nearness(task.labels, task.num_nodes)
+    help = "keep one of `required`, `preferred` and `unconstrained`, and slices that divide it"
+    return [Problem("submit/topology", wrong, help, file=item.file, path="labels")] if wrong else []

@@ -37,6 +37,7 @@ SAMPLE: dict[str, str | int] = {
     "data": "imgs",
     "delay_ms": 20_000,
     "lasts_ms": 7_200_000,
+    "level": "rack",
     "needed_ms": 2_400_000,
     "unknown": "eval",
     "ended": "failed",

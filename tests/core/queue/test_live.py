@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.placement import Toleration
 from stellwerk.core.model.queueing import (
     HOSTNAME,
@@ -20,7 +21,6 @@ from stellwerk.core.model.queueing import (
     ResourceFlavor,
     Topology,
     TopologyNode,
-    TopologyRequest,
 )
 from stellwerk.core.model.selectors import Selector
 from stellwerk.core.queue.cycle import cycle, decide

@@ -26,6 +26,12 @@ from stellwerk.core.describe.fleet_objects import Meta
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.queues_fields import most, quantity, taint, toleration
 from stellwerk.core.describe.selectors import requirement, texts
+from stellwerk.core.model.nearness import (
+    SLICE_LEVEL_LABEL,
+    SLICE_SIZE_LABEL,
+    SPOT_LABELS,
+    TopologyRequest,
+)
 from stellwerk.core.model.queueing import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
@@ -34,7 +40,6 @@ from stellwerk.core.model.queueing import (
     PodSetAssignment,
     QueuedWorkload,
     TopologyNode,
-    TopologyRequest,
 )
 
 MOST_POD_SETS = 18
@@ -77,13 +82,6 @@ _POD = _loose(
     }
 )
 _TEMPLATE = _loose({"metadata": _loose({"annotations": texts}), "spec": _POD})
-_SPOTS = {
-    "required": "kueue.x-k8s.io/podset-required-topology",
-    "preferred": "kueue.x-k8s.io/podset-preferred-topology",
-    "unconstrained": "kueue.x-k8s.io/podset-unconstrained-topology",
-}
-_SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
-_SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
 
 
 def _asked(found: Found) -> Amounts:
@@ -127,7 +125,7 @@ def _topology(report: Report, node: Node, path: str) -> TopologyRequest | None:
         "podSetSliceSize": integer(1),
     }
     found = read_map(report, node, path, fields, unknown=_passed_over)
-    given = {name: found.get(name) for name in _SPOTS}
+    given = {name: found.get(name) for name in SPOT_LABELS}
     return _spot(report, node, path, given, found.get("podSetSliceRequiredTopology", ""),
                  found.get("podSetSliceSize", 1))  # fmt: skip
 
@@ -143,7 +141,7 @@ def _spot(
         return TopologyRequest("unconstrained", "", inner, size) if inner else None
     spot = chosen[0]
     level = given[spot] if spot != "unconstrained" else ""
-    return TopologyRequest(spot, level, inner, size)  # type: ignore[arg-type]  # a key of _SPOTS
+    return TopologyRequest(spot, level, inner, size)  # type: ignore[arg-type]  # a key of SPOT_LABELS
 
 
 def _by_annotations(
@@ -151,9 +149,9 @@ def _by_annotations(
 ) -> TopologyRequest | None:
     metadata = template.get("metadata")
     annotations = (metadata.get("annotations") or {}) if metadata is not None else {}
-    size = annotations.get(_SLICE_SIZE, "1")
-    given = {name: annotations.get(key) for name, key in _SPOTS.items()}
-    inner = annotations.get(_SLICE_LEVEL, "")
+    size = annotations.get(SLICE_SIZE_LABEL, "1")
+    given = {name: annotations.get(key) for name, key in SPOT_LABELS.items()}
+    inner = annotations.get(SLICE_LEVEL_LABEL, "")
     return _spot(report, node, path, given, inner, int(size) if size.isdigit() and int(size) else 1)
 
 

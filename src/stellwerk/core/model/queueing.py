@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from stellwerk.core.model.budgets import Budget
+from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.placement import Toleration
 from stellwerk.core.model.selectors import Requirement, Selector
 
@@ -21,7 +22,6 @@ Reclaim = Literal["Never", "LowerPriority", "Any"]
 Borrow = Literal["Never", "LowerPriority"]
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 ShareStrategy = Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
-Spot = Literal["required", "preferred", "unconstrained"]
 HOSTNAME = "kubernetes.io/hostname"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -164,15 +164,6 @@ class TopologyNode(Struct, frozen=True, omit_defaults=True):
     used: dict[str, int] = {}
     taints: tuple[NodeTaint, ...] = ()
     ready: bool = True
-
-
-class TopologyRequest(Struct, frozen=True, omit_defaults=True):
-    """Where the pods of a set should be near to each other; slices stay inside ``slice_level``."""
-
-    spot: Spot
-    level: str = ""
-    slice_level: str = ""
-    slice_size: int = 1
 
 
 class PodSet(Struct, frozen=True, omit_defaults=True):

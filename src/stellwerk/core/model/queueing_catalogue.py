@@ -66,6 +66,20 @@ OF_QUEUES = {
         "{free} of {wanted} pods fit as near to each other as asked[ ({note})] in {flavor}",
         "wait until running work ends, or ask for a wider level or `preferred`",
     ),
+    "near_no_room": Entry(
+        "capacity",
+        "time",
+        "{free} of {wanted} nodes fit as near to each other as asked[ (one {level})] on {cluster} "
+        "now, {largest} when it is empty",
+        "wait until running work ends, or ask for a wider level or `preferred`",
+    ),
+    "near_never": Entry(
+        "blocked",
+        "you",
+        "at most {largest} of {wanted} nodes fit as near to each other as asked[ (one {level})] "
+        "on {cluster}",
+        "ask for a wider level, `preferred`, or at most {largest} nodes",
+    ),
     "queue_victims": Entry(
         "capacity",
         "time",

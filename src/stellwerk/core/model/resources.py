@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.wishes import Wishes
 
 DEFAULT_QUEUE = "default"
@@ -69,7 +70,7 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     whom it runs, and ``project`` the one that it counts for, where several people use one server
     ("" = the server's own user). ``wishes`` have a placement of their own: what they bound and rank
     is decided for all work of one shape. ``queue`` (``namespace/name``) is the LocalQueue that it
-    waits in ("" = `default/default`).
+    waits in ("" = `default/default`). ``topology`` says how near its nodes are to be to each other.
     """
 
     alternatives: tuple[Alternative, ...]
@@ -81,6 +82,7 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     project: str = ""
     wishes: Wishes | None = None
     queue: str = ""
+    topology: TopologyRequest | None = None
 
 
 def in_queue(shape: Shape, project: str, queue: str) -> Shape:

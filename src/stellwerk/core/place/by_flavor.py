@@ -1,4 +1,4 @@
-"""Bounds rooms to the clusters and nodes that carry the labels of a flavor.
+"""Bounds rooms to the clusters and nodes that carry the labels of a flavor, and its topology.
 
 A label may be the cluster's own. Beyond that each cluster carries ``stellwerk/cluster`` and
 ``stellwerk/driver``, and each node ``kubernetes.io/hostname``, what its domains say, and the kinds
@@ -9,44 +9,66 @@ from __future__ import annotations
 
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.queueing import HOSTNAME
+from stellwerk.core.model.resources import Shape
 from stellwerk.core.place.bounded import Bounded
+from stellwerk.core.place.near import Labels, Near, Where, by_itself, own_labels
 from stellwerk.core.place.rooms import ClusterRoom
-from stellwerk.core.queue.options import Labels
 
-CLUSTER, DRIVER = "stellwerk/cluster", "stellwerk/driver"
 ACCELERATOR, PRODUCT = "stellwerk/accelerator", "nvidia.com/gpu.product"
 
 
 class ByFlavor:
-    """The rooms of a cycle by the labels that are asked for."""
+    """The rooms of a cycle by the labels, and the nearness, that are asked for."""
 
     def __init__(self, bounded: Bounded) -> None:
         self._whole = bounded
-        self._known: dict[Labels, tuple[Bounded, list[ClusterRoom]]] = {}
+        self._known: dict[Where, tuple[Bounded, list[ClusterRoom]]] = {}
 
-    def bounded(self, labels: Labels) -> Bounded:
+    def bounded(self, where: Where) -> Bounded:
         """The same bounds on the rooms that carry the labels."""
-        if not labels:
+        if where == ANYWHERE:
             return self._whole
-        rooms = self.rooms(labels)
-        known = self._known.get(labels)
+        rooms = self.rooms(where)
+        known = self._known.get(where)
         if known is None or not _same(known[1], rooms):
-            known = self._known[labels] = self._whole.on(rooms), rooms
+            known = self._known[where] = self._whole.on(rooms), rooms
         return known[0]
 
-    def rooms(self, labels: Labels) -> list[ClusterRoom]:
-        """The rooms as they are now; of a cluster whose nodes differ, those nodes alone."""
-        found = []
+    def rooms(self, where: Where) -> list[ClusterRoom]:
+        """The rooms as they are now; of a cluster whose nodes differ, those nodes alone.
+
+        Where nodes are to be near to each other, those are left out that lack a level of it.
+        """
+        labels, found = where.labels, []
         for room in self._whole.rooms:
             lacking = _lacking(room, labels)
             if not lacking and (room.cluster.nodes or _carried_by(room.cluster, labels)):
-                found.append(room)
+                found.append(room if where.near is None else _part(room, where, ()))
             elif 0 < len(lacking) < len(room.cluster.nodes):
-                part = room.verdicts.parts.get(labels)
-                if part is None:
-                    part = room.verdicts.parts[labels] = room.without(lacking)
-                found.append(part)
-        return found
+                found.append(_part(room, where, lacking))
+        return [one for one in found if where.near is None or one.free.nodes]
+
+
+ANYWHERE = Where()
+
+
+def unbound(by_flavor: ByFlavor, shape: Shape) -> Bounded:
+    """The bounds for a shape that no quota binds: it may ask for nearness all the same."""
+    if shape.topology is None:
+        return by_flavor.bounded(ANYWHERE)
+    return by_flavor.bounded(Where((), by_itself(shape.topology)))
+
+
+def _part(room: ClusterRoom, where: Where, lacking: tuple[str, ...]) -> ClusterRoom:
+    """A room without some nodes, as near as is asked; made once for each state of the room."""
+    part = room.verdicts.parts.get(where)
+    if part is None:
+        near = room.whole.near.get(where)
+        if where.near is not None and near is None:
+            near = room.whole.near[where] = Near(room.cluster, where.near)
+        part = room.without(lacking)
+        part = room.verdicts.parts[where] = part if near is None else part.nearby(near)
+    return part
 
 
 def _same(known: list[ClusterRoom], rooms: list[ClusterRoom]) -> bool:
@@ -58,7 +80,7 @@ def _lacking(room: ClusterRoom, labels: Labels) -> tuple[str, ...]:
     known = room.whole.lacking.get(labels)
     if known is None:
         cluster = room.cluster
-        own = _own(cluster)
+        own = own_labels(cluster)
         left = [one for one in labels if own.get(one[0]) != one[1]]
         known = tuple(
             f"{cluster.name}/{node.name}"
@@ -81,9 +103,5 @@ def _carries(node: Node, key: str, value: str) -> bool:
 
 def _carried_by(cluster: Cluster, labels: Labels) -> bool:
     """Whether all of a cluster carries labels, whatever nodes it has."""
-    own = _own(cluster)
+    own = own_labels(cluster)
     return all(own.get(key) == value for key, value in labels)
-
-
-def _own(cluster: Cluster) -> dict[str, str]:
-    return {**cluster.labels, CLUSTER: cluster.name, DRIVER: cluster.driver}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Candidate, Shortfall, Verdict
 from stellwerk.core.model.ids import ShapeId
+from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import (
     IMAGES,
@@ -16,7 +17,7 @@ from stellwerk.core.model.resources import (
 )
 from stellwerk.core.place.amounts import amount, apart
 from stellwerk.core.place.found import Found
-from stellwerk.core.place.lacks import lack
+from stellwerk.core.place.lacks import NODES_AT_ONCE, lack
 from stellwerk.core.place.node import right_kind
 from stellwerk.core.place.room import Room, fit
 from stellwerk.core.place.rooms import ClusterRoom, Key
@@ -199,10 +200,27 @@ def _refused(shape: Shape, key: Key, alternative: Alternative, room: ClusterRoom
         node = "" if all_are_missing else short.missing
         return Found(Candidate(name, index, "later", (_not_ready(room.cluster, node),)))
     verdict: Verdict = "never" if short.never else "later"
-    reasons = tuple(reason_of(one, name) for one in short.shortfalls)
+    near = room.free.near
+    reasons = tuple(
+        reason_of(one, name) if near is None else _near_reason(one, name, near.asked)
+        for one in short.shortfalls
+    )
     if request.gpu is not None and not short.never:
         reasons += _sick(room.cluster, request.gpu)
     return Found(Candidate(name, index, verdict, reasons, short.shortfalls), far=short.far)
+
+
+def _near_reason(short: Shortfall, cluster: str, asked: TopologyRequest) -> Reason:
+    """The same where nodes are to be near to each other: of those it says where."""
+    if short.resource != NODES_AT_ONCE:
+        return reason_of(short, cluster)
+    params: dict[str, Param] = {"cluster": cluster, "wanted": short.wanted, "free": short.free}
+    if asked.spot == "required":
+        params["level"] = asked.level
+    elif asked.slice_level:
+        params["level"], params["size"] = asked.slice_level, asked.slice_size
+    params["largest"] = short.largest
+    return Reason("near_never" if short.largest < short.wanted else "near_no_room", params)
 
 
 def _sick(cluster: Cluster, gpu: GpuRequest) -> tuple[Reason, ...]:

@@ -19,10 +19,11 @@ from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.by_flavor import ByFlavor
 from stellwerk.core.place.decide import reasons_of
 from stellwerk.core.place.found import Found
+from stellwerk.core.place.near import Nearness, Where
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.queue.asked import requests_of
 from stellwerk.core.queue.entries import QueueState, Verdict
-from stellwerk.core.queue.options import Labels, Option, Rank
+from stellwerk.core.queue.options import Option, Rank
 from stellwerk.core.queue.quota import Door, Quota
 from stellwerk.core.queue.reasons import quota_reasons, told_of
 from stellwerk.core.queue.shares import Share
@@ -133,7 +134,9 @@ class Quotas:
         verdicts = []
         for index, alternative in enumerate(shape.shape.alternatives):
             requests = requests_of(alternative.request)
-            options, said = self.quota.options(queue, requests, shape.shape.num_nodes)
+            options, said = self.quota.options(
+                queue, requests, shape.shape.num_nodes, shape.shape.topology
+            )
             offers += [Offer(index, one) for one in options]
             verdicts.append((index, tuple(said)))
         found = Asked(tuple(offers), tuple(verdicts))
@@ -150,12 +153,12 @@ class Quotas:
         by_flavor = self.by_flavor if bounded is None else ByFlavor(bounded)
         ordered = shape.shape.ordered
 
-        def turn(one: Offer) -> tuple[int, Rank, Labels]:
-            return one.alternative if ordered else 0, one.option.rank, one.option.labels
+        def turn(one: Offer) -> tuple[int, Rank, Where]:
+            return one.alternative if ordered else 0, one.option.rank, where_of(one.option, shape)
 
-        fitting = sorted(self.asked(queue, shape).fitting, key=turn)
-        for (_, _, labels), group in groupby(fitting, key=turn):
-            placed = Placed(by_flavor.bounded(labels), tuple(group))
+        fitting = sorted(self.asked(queue, shape).fitting, key=lambda one: turn(one)[:2])
+        for (_, _, where), group in groupby(fitting, key=turn):
+            placed = Placed(by_flavor.bounded(where), tuple(group))
             asked = {one.alternative for one in placed.offers}
             found = placed.bounded.fitting(shape.shape, shape.id)
             if any(one.candidate.alternative in asked for one in found):
@@ -253,10 +256,10 @@ class Quotas:
         kept = self._kept.get(queue.name)
         return self.quota.state_of(queue) if kept is None or kept.shape != id else kept.state
 
-    def labels(self, queue: QueueState, shape: ShapeView) -> list[Labels]:
-        """The labels of the flavors that quota allows now, in the order of trying."""
+    def wheres(self, queue: QueueState, shape: ShapeView) -> list[Where]:
+        """Where the flavors are that quota allows now, in the order of trying."""
         fitting = self.asked(queue, shape).fitting
-        return list(dict.fromkeys(one.option.labels for one in fitting))
+        return list(dict.fromkeys(where_of(one.option, shape) for one in fitting))
 
     def open_queue(self, shape: Shape, claim: Claim) -> QueueState | None:
         """The queue of a promise, if work may enter it still."""
@@ -294,7 +297,7 @@ class Quotas:
             return instead(quota_reasons(queue, seen.all_verdicts))
         found = self._candidates(fitting, shape)
         reasons = reasons_of(found) or (Reason("queue_passed"),)
-        if not any(self.by_flavor.rooms(one.option.labels) for one in fitting):
+        if not any(self.by_flavor.rooms(where_of(one.option, shape)) for one in fitting):
             reasons = (_no_cluster(queue, fitting[0].option),)
         return Why(reasons, lambda: found, said, (*about, room_state))
 
@@ -306,9 +309,11 @@ class Quotas:
         Where there is room, what keeps it is what is said ``instead``.
         """
         found: dict[tuple[str, int], Found] = {}
-        for labels in dict.fromkeys(one.option.labels for one in offers):
-            asked = {one.alternative for one in offers if one.option.labels == labels}
-            bounded = self.by_flavor.bounded(labels)
+        wheres = [where_of(one.option, shape) for one in offers]
+        for where in dict.fromkeys(wheres):
+            pairs = zip(offers, wheres, strict=True)
+            asked = {one.alternative for one, its in pairs if its == where}
+            bounded = self.by_flavor.bounded(where)
             if not bounded.rooms:
                 continue
             for one in bounded.candidates(shape.shape, shape.id):
@@ -320,6 +325,13 @@ class Quotas:
                 elif instead:
                     found.setdefault(pair, Found(Candidate(*pair, "later", instead)))
         return list(found.values())
+
+
+def where_of(option: Option, shape: ShapeView) -> Where:
+    """The nodes that may be used for a shape with such flavors."""
+    asked = shape.shape.topology
+    near = Nearness(option.levels, asked) if asked is not None and option.levels else None
+    return Where(option.labels, near)
 
 
 def quotas_of(view: View, memory: Memory, bounded: Bounded) -> Quotas | None:
@@ -348,7 +360,7 @@ def _not_asked(cluster: str, flavors: str) -> Candidate:
 
 
 def _no_cluster(queue: QueueState, option: Option) -> Reason:
-    labels = ", ".join(f"{key}={value}" for key, value in option.labels)
+    labels = ", ".join((*(f"{key}={value}" for key, value in option.labels), *option.levels))
     flavors = ", ".join(sorted(set(option.flavors.values())))
     return Reason("queue_no_cluster", {"flavor": flavors, "note": labels, "queue": queue.name})
 

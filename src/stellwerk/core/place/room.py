@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.quantity import GIB
 from stellwerk.core.model.resources import Allocation, GpuRequest, NodeAllocation, Request
+from stellwerk.core.place.near import Near, put_near
 from stellwerk.core.place.node import (
     WHOLE,
     NodeRoom,
@@ -52,14 +53,16 @@ class Room:
 
     Its mix is what the ``held`` allocations asked for, those it was made with. What is taken later
     counts in the next room: what is chosen depends on what was there, not on when it was asked.
+    ``near`` = how near to each other the nodes of a gang are to be here (None: anyhow).
     """
 
-    __slots__ = ("cluster", "held", "nodes", "packed", "sums")
+    __slots__ = ("cluster", "held", "near", "nodes", "packed", "sums")
 
     def __init__(self, cluster: Cluster, allocations: Iterable[Allocation]) -> None:
         self.cluster = cluster
         self.nodes = {node.name: NodeRoom(node) for node in cluster.nodes}
         self.held = tuple(allocations)
+        self.near: Near | None = None
         self.packed: Packing | None = None
         self.sums: tuple[int, int] | None = None
         for allocation in self.held:
@@ -78,6 +81,19 @@ class Room:
             {name: node for name, node in self.nodes.items() if prefix + name not in nodes}
         )
 
+    def nearby(self, near: Near | None) -> Room:
+        """Gives the same room where gangs are put as near as is asked, to be looked at only."""
+        names = self.nodes if near is None else near.node_values
+        twin = self._with({name: node for name, node in self.nodes.items() if name in names})
+        twin.near = near
+        return twin
+
+    def on(self, nodes: Container[str]) -> Room:
+        """Gives the same room on some nodes alone, near or not, to be looked at only."""
+        twin = self._with({name: node for name, node in self.nodes.items() if name in nodes})
+        twin.near = None
+        return twin
+
     def only_ready(self, cluster: Cluster) -> Room:
         """Gives the same room on those nodes alone that are ready as ``cluster`` is now."""
         ready = {node.name: True for node in cluster.nodes if node.state == "ready"}
@@ -88,6 +104,7 @@ class Room:
         twin.cluster = self.cluster
         twin.nodes = nodes
         twin.held = self.held
+        twin.near = self.near
         twin.packed = None
         twin.sums = None
         return twin
@@ -143,6 +160,13 @@ def fit(room: Room, request: Request, num_nodes: int) -> tuple[NodeAllocation, .
 
 def fit_most(room: Room, request: Request, most: int) -> tuple[NodeAllocation, ...]:
     """Fits as many replicas as there is room for, up to ``most``; changes nothing."""
+    if room.near is not None:
+        fitting = {name: _fitting(room, name, request, most) for name in room.nodes}
+
+        def fill_on(names: Container[str], count: int) -> tuple[NodeAllocation, ...]:
+            return fit_most(room.on(names), request, count)
+
+        return put_near(room.near, fitting, most, fill_on)
     given: list[NodeAllocation] = []
     if room.together:
         for node in sorted(room.nodes.values(), key=_tightest_first):
@@ -153,6 +177,14 @@ def fit_most(room: Room, request: Request, most: int) -> tuple[NodeAllocation, .
         if found is not None:
             given.append(found)
     return tuple(given)
+
+
+def _fitting(room: Room, name: str, request: Request, most: int) -> int:
+    """How many replicas a node could take now."""
+    node = room.nodes[name]
+    if room.together:
+        return len(fill(node, request, 0, most))
+    return 0 if fit_node(node, request, (0,)) is None else 1
 
 
 def usable_after(room: Room, request: Request | None, mix: Mix = (), num_nodes: int = 1) -> float:

@@ -13,8 +13,8 @@ from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Ever, ever
+from stellwerk.core.place.near import Labels, Near, Where
 from stellwerk.core.place.room import Room, capacity
-from stellwerk.core.queue.options import Labels
 from stellwerk.core.queue.quota import Quota
 from stellwerk.core.view import ClusterView
 
@@ -31,7 +31,7 @@ class Verdicts:
     __slots__ = ("fitting", "full", "parts")
 
     def __init__(self) -> None:
-        self.parts: dict[Labels, ClusterRoom] = {}
+        self.parts: dict[Where, ClusterRoom] = {}
         self.fitting: dict[Key, Found | None] = {}
         self.full: dict[Key, Found] = {}
 
@@ -39,14 +39,16 @@ class Verdicts:
 class Whole:
     """A cluster's capacity, and what of each request it could ever hold.
 
-    ``lacking`` names the nodes that don't carry some labels, as far as somebody asked.
+    ``lacking`` names the nodes that don't carry some labels, as far as somebody asked, and ``near``
+    has the domains of its nodes.
     """
 
-    __slots__ = ("_known", "lacking", "room")
+    __slots__ = ("_known", "lacking", "near", "room")
 
     def __init__(self, room: Room) -> None:
         self.room = room
         self.lacking: dict[Labels, tuple[str, ...]] = {}
+        self.near: dict[Where, Near] = {}
         self._known: dict[Key, Ever] = {}
 
     def __len__(self) -> int:
@@ -87,6 +89,14 @@ class ClusterRoom:
         free = self.free.without(nodes)
         twin = ClusterRoom(free, Whole(self.whole.room.without(nodes)))
         twin.open = free if self.open is self.free else self.open.without(nodes)
+        twin.kept_for = self.kept_for
+        return twin
+
+    def nearby(self, near: Near) -> ClusterRoom:
+        """Gives the same room where gangs are put as near as is asked, to be looked at only."""
+        free = self.free.nearby(near)
+        twin = ClusterRoom(free, Whole(self.whole.room.nearby(near)))
+        twin.open = free if self.open is self.free else self.open.nearby(near)
         twin.kept_for = self.kept_for
         return twin
 

@@ -10,7 +10,7 @@ from stellwerk.core.model.actions import Action, TellWaiting
 from stellwerk.core.model.decisions import Decision, Inputs
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.place.bounded import Bounded
+from stellwerk.core.place.by_flavor import ByFlavor, unbound
 from stellwerk.core.place.decide import reasons_of, waiting
 from stellwerk.core.place.keeping import Keeping
 from stellwerk.core.place.quotas import NOT_BOUND, Quotas, Why
@@ -22,7 +22,7 @@ class Telling(Struct, frozen=True):
     """A cycle as it is at its end. ``promised`` are those who are stopped for a shape's head."""
 
     view: View
-    bounded: Bounded
+    anywhere: ByFlavor
     quotas: Quotas | None
     keeping: Keeping
     promised: dict[ShapeId, tuple[str, ...]]
@@ -47,7 +47,10 @@ class Telling(Struct, frozen=True):
             why = self._why(shape)
             reasons = tuple(self.keeping.told(shape.heads[0], one) for one in why.reasons)
             if waits is None or _kind(waits.reasons) != _kind(reasons):
-                rooms, inputs = self.bounded.allowed(shape.shape, shape.id), inputs_of(shape.id)
+                rooms, inputs = (
+                    unbound(self.anywhere, shape.shape).allowed(shape.shape, shape.id),
+                    inputs_of(shape.id),
+                )
                 decision = waiting(shape.shape, why.found(), rooms, reasons, inputs, why.said())
                 decisions.append(decision)
                 told.append(TellWaiting(shape.id, decision.id, reasons))
@@ -71,7 +74,7 @@ class Telling(Struct, frozen=True):
         door = self.quotas.door(shape.shape) if self.quotas is not None else None
         if self.quotas is not None and door is not None:
             return self.quotas.why(door, shape, self.promised.get(shape.id, ()), self.room_state)
-        found = self.bounded.candidates(shape.shape, shape.id)
+        found = unbound(self.anywhere, shape.shape).candidates(shape.shape, shape.id)
         said = NOT_BOUND if self.quotas is not None else None
         return Why(reasons_of(found), lambda: found, lambda: said)
 

@@ -37,6 +37,7 @@ MISFITS = {
     "missing": "the flavor {flavor} isn't there",
     "uncovered": "nothing in it covers {resource}",
     "no_topology": "{flavor} has no topology",
+    "no_level": "the topology of {flavor} has no level `{note}`",
     "only_topology": "{flavor} is for pods that ask for a topology",
 }
 

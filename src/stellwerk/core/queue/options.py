@@ -11,6 +11,7 @@ from itertools import islice, product
 from typing import NamedTuple
 
 from stellwerk.core.model.holding import Holding
+from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.queueing import FlavorQuotas, Pair, PodSet, ResourceFlavor
 from stellwerk.core.queue.asked import COUNTED_WHERE_COVERED
 from stellwerk.core.queue.entries import QueueState, Verdict
@@ -23,10 +24,12 @@ MOST_CHOICES = 64
 ALL = "main"
 Labels = tuple[tuple[str, str], ...]
 Rank = tuple[int, ...]
+Topologies = Mapping[str, tuple[str, ...]]
 
 
 class Option(NamedTuple):
-    """Flavors for a whole request. ``labels`` are those that its nodes must carry.
+    """Flavors for a whole request. ``labels`` are those that its nodes must carry, ``levels`` the
+    topology by which it is packed.
 
     ``short`` are the pairs of which too little is left, ``level`` how far it borrows, and
     ``stops`` whether others may be stopped for it. ``rank`` is its place if it fits, ``rank_stop``
@@ -41,6 +44,7 @@ class Option(NamedTuple):
     labels: Labels
     rank: Rank
     rank_stop: Rank
+    levels: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -69,9 +73,15 @@ def options_of(
     count: int,
     *,
     fair: bool,
+    topologies: Topologies | None = None,
+    near: TopologyRequest | None = None,
 ) -> tuple[list[Option], list[Verdict]]:
-    """All choices for ``count`` replicas, and what each flavor said."""
-    pods = PodSet(ALL, count, dict(requests))
+    """All choices for ``count`` replicas, and what each flavor said.
+
+    ``topologies`` are the levels of each by name; ``near`` is what is asked of them.
+    """
+    topologies = topologies or {}
+    pods = PodSet(ALL, count, dict(requests), topology=near)
     verdicts: list[Verdict] = []
     by_group: dict[int, dict[str, int]] = {}
     covered = True
@@ -85,16 +95,18 @@ def options_of(
     if not covered:
         return [], verdicts
     choices = [
-        list(_choices(queue, flavors, group, asked, pods, verdicts, fair=fair))
+        list(_choices(queue, flavors, topologies, group, asked, pods, verdicts, fair=fair))
         for group, asked in sorted(by_group.items())
     ]
-    combined = (_combined(queue, one) for one in islice(product(*choices), MOST_CHOICES))
+    known = topologies if near is not None else {}
+    combined = (_combined(queue, one, known) for one in islice(product(*choices), MOST_CHOICES))
     return sorted((one for one in combined if one is not None), key=lambda one: one.rank), verdicts
 
 
 def _choices(
     queue: QueueState,
     flavors: Mapping[str, ResourceFlavor],
+    topologies: Topologies,
     group: int,
     asked: Mapping[str, int],
     pods: PodSet,
@@ -106,7 +118,7 @@ def _choices(
     found = []
     for at, one in enumerate(queue.spec.groups[group].flavors):
         flavor = flavors.get(one.flavor)
-        unfit = _unfit(queue, group, one, flavor, pods)
+        unfit = _unfit(queue, group, one, flavor, pods, topologies)
         if flavor is None or unfit is not None:
             verdicts.append(unfit or Verdict(ALL, one.flavor, "", "missing"))
             continue
@@ -117,7 +129,12 @@ def _choices(
 
 
 def _unfit(
-    queue: QueueState, group: int, one: FlavorQuotas, flavor: ResourceFlavor | None, pods: PodSet
+    queue: QueueState,
+    group: int,
+    one: FlavorQuotas,
+    flavor: ResourceFlavor | None,
+    pods: PodSet,
+    topologies: Topologies,
 ) -> Verdict | None:
     """Why nothing of this kind may have a flavor at all."""
     if flavor is None:
@@ -127,7 +144,20 @@ def _unfit(
         note = f"{taint.key}={taint.value}:{taint.effect}"
         return Verdict(ALL, one.flavor, "", "taint", note=note)
     key = misses(pods, flavor, queue.keys[group])
-    return Verdict(ALL, one.flavor, "", "selector", note=key) if key else None
+    if key:
+        return Verdict(ALL, one.flavor, "", "selector", note=key)
+    return None if pods.topology is None else _too_plain(flavor, pods.topology, topologies)
+
+
+def _too_plain(
+    flavor: ResourceFlavor, asked: TopologyRequest, topologies: Topologies
+) -> Verdict | None:
+    """Why nothing is near to anything in a flavor, as it is asked."""
+    levels = topologies.get(flavor.topology)
+    if not levels:
+        return Verdict(ALL, flavor.name, "", "no_topology")
+    level = next((one for one in (asked.level, asked.slice_level) if one not in {"", *levels}), "")
+    return Verdict(ALL, flavor.name, "", "no_level", note=level) if level else None
 
 
 def _choice(
@@ -162,7 +192,9 @@ def _choice(
     return _Choice(at, flavor, usage, short, widest, stops) if possible else None
 
 
-def _combined(queue: QueueState, choices: tuple[_Choice, ...]) -> Option | None:
+def _combined(
+    queue: QueueState, choices: tuple[_Choice, ...], topologies: Topologies
+) -> Option | None:
     """One flavor of each group; None where no node could carry the labels of all of them."""
     labels: dict[str, str] = {}
     flavors: dict[str, str] = {}
@@ -179,7 +211,9 @@ def _combined(queue: QueueState, choices: tuple[_Choice, ...]) -> Option | None:
     at = tuple(one.at for one in choices)
     stops = all(one.stops for one in choices)
     fit, stop = _ranks(queue, level, at)
-    return Option(flavors, usage, short, level, stops, tuple(sorted(labels.items())), fit, stop)
+    levels = next((topologies[one.flavor.topology] for one in choices if topologies), ())
+    own = tuple(sorted(labels.items()))
+    return Option(flavors, usage, short, level, stops, own, fit, stop, levels)
 
 
 def _ranks(queue: QueueState, level: int, at: tuple[int, ...]) -> tuple[Rank, Rank]:

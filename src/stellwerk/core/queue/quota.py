@@ -15,6 +15,7 @@ from msgspec import Struct
 from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import RunId, WorkloadId
 from stellwerk.core.model.limits import LEAST_RUN_MS
+from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.queueing import Admission, QueuedWorkload, QueueObjects
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import DEFAULT_QUEUE, Allocation, named
@@ -102,6 +103,7 @@ class Quota:
         self.gone: dict[str, Holder] = {}
         self.world = World(known.flavors, {}, known.queues, {}, self.gone)
         self.fair = objects.settings.fair_sharing
+        self._levels = {one.name: one.levels for one in objects.topologies}
         self.held: dict[str, Held] = {}
         self.holders: dict[str, Holder] = {}
         self.leaving: dict[str, Holder] = {}
@@ -199,10 +201,17 @@ class Quota:
         return Door(queue)
 
     def options(
-        self, queue: QueueState, requests: Mapping[str, int], count: int
+        self,
+        queue: QueueState,
+        requests: Mapping[str, int],
+        count: int,
+        near: TopologyRequest | None = None,
     ) -> tuple[list[Option], list[Verdict]]:
         """The choices of flavors for a request, and what each flavor said."""
-        return options_of(queue, self.world.flavors, requests, count, fair=self.fair)
+        known, levels = self.world.flavors, self._levels
+        return options_of(
+            queue, known, requests, count, fair=self.fair, topologies=levels, near=near
+        )
 
     def count(self, queue: QueueState, usage: Usage) -> None:
         """Counts what is planned, promised or kept, until the next cycle begins."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.queueing import (
     HOSTNAME,
     NodeTaint,
@@ -19,7 +20,6 @@ from stellwerk.core.model.queueing import (
     ResourceFlavor,
     Topology,
     TopologyNode,
-    TopologyRequest,
 )
 from stellwerk.core.queue.tolerates import tolerates
 
@@ -58,22 +58,80 @@ class _Domain:
         self.taken = 0
 
 
-class Room:
+class Domains:
+    """A tree of domains, from the widest level to the narrowest, and how pods are put into it."""
+
+    def __init__(self, levels: tuple[str, ...]) -> None:
+        self.levels = levels
+        self.by_level: list[dict[Values, _Domain]] = [{} for _ in levels]
+
+    def add(self, values: Values) -> None:
+        """Takes in a narrowest domain, with those around it."""
+        child: _Domain | None = None
+        for depth in range(len(values), 0, -1):
+            part, level = values[:depth], self.by_level[depth - 1]
+            known = part in level
+            domain = level.setdefault(part, _Domain(part))
+            if child is not None:
+                domain.children.append(child)
+            if known:
+                return
+            child = domain
+
+    def chosen(
+        self, asked: TopologyRequest, count: int, fitting: Mapping[Values, int]
+    ) -> dict[Values, int] | NoPlace:
+        """How many of so many pods go into each narrowest domain; ``fitting`` has room for each."""
+        level = self._level(asked.level, asked.spot)
+        inner = self._level(asked.slice_level, "required") if asked.slice_level else None
+        if level is None or (asked.slice_level and (inner is None or inner < level)):
+            return NoPlace(asked.level or asked.slice_level, 0, count)
+        size = asked.slice_size if asked.slice_level else 1
+        slice_level = len(self.levels) - 1 if inner is None else inner
+        self._tell(fitting, size, slice_level)
+        packs = _Packing(self, asked, count, size, slice_level)
+        chosen = packs.chosen(level)
+        if isinstance(chosen, NoPlace):
+            return chosen
+        domains = sorted(packs.handed_down(*chosen), key=lambda one: one.values)
+        return {domain.values: domain.taken for domain in domains if domain.taken}
+
+    def _level(self, label: str, spot: str) -> int | None:
+        if spot == "unconstrained" and not label:
+            return len(self.levels) - 1
+        return self.levels.index(label) if label in self.levels else None
+
+    def _tell(self, fitting: Mapping[Values, int], size: int, slice_level: int) -> None:
+        """Tells every domain how many pods and slices it could take."""
+        last = len(self.levels) - 1
+        for depth in range(last, -1, -1):
+            for values, domain in self.by_level[depth].items():
+                domain.taken = 0
+                if depth == last:
+                    domain.pods = fitting.get(values, 0)
+                else:
+                    domain.pods = sum(child.pods for child in domain.children)
+                if depth >= slice_level:
+                    domain.slices = domain.pods // size
+                else:
+                    domain.slices = sum(child.slices for child in domain.children)
+
+
+class Room(Domains):
     """The domains of one flavor, and what is used in each narrowest one."""
 
     def __init__(
         self, flavor: ResourceFlavor, topology: Topology, nodes: Iterable[TopologyNode]
     ) -> None:
+        super().__init__(topology.levels)
         self.flavor = flavor.name
         self.tolerations = flavor.tolerations
-        self.levels = topology.levels
         self.by_host = bool(self.levels) and self.levels[-1] == HOSTNAME
         self.capacity: dict[Values, dict[str, int]] = {}
         self.taints: dict[Values, tuple[NodeTaint, ...]] = {}
         self.labels: dict[Values, dict[str, str]] = {}
         self.used: dict[Values, dict[str, int]] = {}
         self.by_name: dict[str, Values] = {}
-        self.by_level: list[dict[Values, _Domain]] = [{} for _ in self.levels]
         for node in sorted(nodes, key=lambda one: one.name):
             self._take_in(flavor, node)
 
@@ -90,16 +148,7 @@ class Room:
             capacity[resource] = capacity.get(resource, 0) + free
         if self.by_host:
             self.taints[values], self.labels[values] = node.taints, labels
-        child: _Domain | None = None
-        for depth in range(len(values), 0, -1):
-            part, level = values[:depth], self.by_level[depth - 1]
-            known = part in level
-            domain = level.setdefault(part, _Domain(part))
-            if child is not None:
-                domain.children.append(child)
-            if known:
-                return
-            child = domain
+        self.add(values)
 
     def whole(self, values: Values) -> Values:
         """All values of a narrowest domain; where that is a host, its name may stand alone."""
@@ -133,52 +182,27 @@ class Room:
     ) -> tuple[Place, ...] | NoPlace:
         """Where the pods of a set go; ``empty`` asks as if nothing were in use."""
         asked = pods.topology or TopologyRequest("unconstrained")
-        level = self._level(asked.level, asked.spot)
-        inner = self._level(asked.slice_level, "required") if asked.slice_level else None
-        if level is None or (asked.slice_level and (inner is None or inner < level)):
-            return NoPlace(asked.level or asked.slice_level, 0, count)
-        size = asked.slice_size if asked.slice_level else 1
-        slice_level = len(self.levels) - 1 if inner is None else inner
-        excluded = self._count(pods, each, size, slice_level, empty=empty)
-        packs = _Packing(self, asked, count, size, slice_level)
-        chosen = packs.chosen(level)
+        fitting, excluded = self._fitting(pods, each, empty=empty)
+        chosen = self.chosen(asked, count, fitting)
         if isinstance(chosen, NoPlace):
-            return chosen._replace(excluded=excluded)
-        return tuple(
-            Place(self.flavor, domain.values, domain.taken, each)
-            for domain in sorted(packs.handed_down(*chosen), key=lambda one: one.values)
-            if domain.taken
-        )
+            return chosen._replace(excluded=excluded if chosen.level in self.levels else 0)
+        return tuple(Place(self.flavor, values, taken, each) for values, taken in chosen.items())
 
-    def _level(self, label: str, spot: str) -> int | None:
-        if spot == "unconstrained" and not label:
-            return len(self.levels) - 1
-        return self.levels.index(label) if label in self.levels else None
-
-    def _count(
-        self, pods: PodSet, each: Mapping[str, int], size: int, slice_level: int, *, empty: bool
-    ) -> int:
-        """Tells every domain how many pods and slices it could take; counts what is excluded."""
+    def _fitting(
+        self, pods: PodSet, each: Mapping[str, int], *, empty: bool
+    ) -> tuple[dict[Values, int], int]:
+        """How many pods each narrowest domain could take, and how many domains are excluded."""
+        found: dict[Values, int] = {}
         excluded = 0
-        for values, domain in self.by_level[-1].items():
-            domain.taken = 0
+        for values in self.by_level[-1]:
             if self.by_host and not self._may_use(values, pods):
-                domain.pods, excluded = 0, excluded + 1
+                excluded += 1
                 continue
             capacity, used = self.capacity[values], {} if empty else self.used.get(values, {})
             asked = [(resource, amount) for resource, amount in each.items() if amount]
             counts = (_free(capacity, used, name) // amount for name, amount in asked)
-            domain.pods = max(0, min(counts, default=UNLIMITED))
-        for depth in range(len(self.levels) - 1, -1, -1):
-            for domain in self.by_level[depth].values():
-                domain.taken = 0
-                if depth < len(self.levels) - 1:
-                    domain.pods = sum(child.pods for child in domain.children)
-                if depth >= slice_level:
-                    domain.slices = domain.pods // size
-                else:
-                    domain.slices = sum(child.slices for child in domain.children)
-        return excluded
+            found[values] = max(0, min(counts, default=UNLIMITED))
+        return found, excluded
 
     def _may_use(self, values: Values, pods: PodSet) -> bool:
         labels = self.labels[values]
@@ -197,7 +221,7 @@ class _Packing:
     """One question: ``count`` pods in slices of ``size``, each slice inside one ``inner`` level."""
 
     def __init__(
-        self, room: Room, asked: TopologyRequest, count: int, size: int, inner: int
+        self, room: Domains, asked: TopologyRequest, count: int, size: int, inner: int
     ) -> None:
         self.room = room
         self.count, self.size, self.inner = count, size, inner
