@@ -4,6 +4,7 @@ What a test has started may become the child of process 1, which takes a second 
 machines, and never does on others.
 """
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,15 @@ PATIENCE_S = 15.0
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs (a zombie doesn't)."""
+    """Whether a process runs (a zombie doesn't, when the last of its threads is gone: until then
+    it has its files, and a socket of it takes connections).
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
+        threads = len(os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+    return threads > 1 or stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
 def wait_until(holds: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:

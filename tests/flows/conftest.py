@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from stellwerk.runtime.removing import remove_tree
-from tests.flows.person import Person
+from tests.flows.person import Person, Quick
 
 
 @contextmanager
 def somebody() -> Iterator[Person]:
     """A new user; whatever they started is over afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="stw-"))
-    someone = Person(folder)
+    someone = Quick(folder)
     try:
         yield someone
     finally:

@@ -6,16 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from stellwerk.client.api import Client
 from stellwerk.client.connection import UnreachableError, answers
+from tests import terminal
 from tests.processes import wait_gone
 
-__all__ = ["Person", "pids", "wait_gone"]
+__all__ = ["Person", "Quick", "pids", "wait_gone"]
 
 
 class Person:
@@ -48,7 +49,17 @@ class Person:
         self, *words: str, code: int | None = 0, stdin: str = "", timeout_s: float = 50
     ) -> subprocess.CompletedProcess[str]:
         """Runs ``stw words…`` on the desk and expects an exit code (None: any)."""
-        done = subprocess.run(
+        done = self._run(words, stdin, timeout_s)
+        assert code is None or done.returncode == code, (
+            f"stw {' '.join(words)} gave {done.returncode}\n{done.stdout}\n{done.stderr}\n"
+            f"{self.server_log()}"
+        )
+        return done
+
+    def _run(
+        self, words: Sequence[str], stdin: str, timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [sys.executable, "-m", "stellwerk.cli", *words],
             cwd=self.desk,
             env=self.env,
@@ -58,11 +69,6 @@ class Person:
             timeout=timeout_s,
             check=False,
         )
-        assert code is None or done.returncode == code, (
-            f"stw {' '.join(words)} gave {done.returncode}\n{done.stdout}\n{done.stderr}\n"
-            f"{self.server_log()}"
-        )
-        return done
 
     def json(self, *words: str) -> Any:
         """Runs a command with ``-o json`` and reads what it says."""
@@ -156,6 +162,15 @@ class Person:
                 if mark in Path(f"/proc/{pid}/{name}").read_bytes() and pid != os.getpid():
                     return True
         return False
+
+
+class Quick(Person):
+    """Whose commands and servers are forked from a process that has everything loaded."""
+
+    def _run(
+        self, words: Sequence[str], stdin: str, timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        return terminal.run(words, cwd=self.desk, env=self.env, stdin=stdin, timeout_s=timeout_s)
 
 
 def pids() -> list[int]:
