@@ -50,6 +50,11 @@ def overbooks(state: State, planned: ev.RunPlanned) -> list[str]:
         ):
             if held and left < 0:
                 found.append(f"{where}: overbooked by {-left}")
+        found += [
+            f"{where}: GPU {share.index} is shared by more than {node.most_jobs}"
+            for share in part.devices
+            if node.most_jobs and node.device_jobs[share.index] > node.most_jobs
+        ]
     return found
 
 

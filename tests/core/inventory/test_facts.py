@@ -281,3 +281,50 @@ def test_drift_cannot_creep(disks: list[int]) -> None:
         assert kept is not None
         off = abs(kept.nodes[0].disk_bytes - disk)
         assert off <= max(256 * MIB, max(kept.nodes[0].disk_bytes, disk) // 20)
+
+
+def test_slices_are_given_out_and_their_card_is_not() -> None:
+    """A slice is as sick as its card; what the driver reserves is told."""
+    cut = gpu(0, mig=True, recovery_action=1)
+    pieces = [
+        gpu(100 + n, part_of=0, name="NVIDIA A100-SXM4-40GB MIG 1g.5gb", memory_bytes=5 * GIB)
+        for n in range(2)
+    ]
+    node = node_of(facts(gpus=[cut, *pieces, gpu(1)]))
+    assert [(d.index, d.kind, d.label, d.part_of) for d in node.devices] == [
+        (100, "A100-MIG-1g.5gb", "0:0", 0),
+        (101, "A100-MIG-1g.5gb", "0:1", 0),
+        (1, "A100", "1", -1),
+    ]
+    assert [device.health for device in node.devices] == ["sick", "sick", ""]
+    assert node.devices[2].usable_bytes == 40 * GIB - 600 * MIB
+
+
+def test_joined_cards_are_an_island() -> None:
+    """Directly, by others, or by a switch; one that is joined with nobody here is of none."""
+
+    def at(number: int) -> str:
+        return f"0000:0{number}:00.0"
+
+    links = {0: [1], 1: [0, 2], 2: [1], 3: [9], 4: None}
+    cards = [
+        gpu(n, pci=at(n), nvlink={"links": 2, "peers": [at(p) for p in to], "switch": False})
+        if to is not None
+        else gpu(n, pci=at(n), nvlink=None)
+        for n, to in links.items()
+    ]
+    switched = {"links": 18, "peers": [], "switch": True}
+    cards += [gpu(n, pci=at(n), nvlink=switched) for n in (5, 6)]
+    assert [device.island for device in node_of(facts(gpus=cards)).devices] == [
+        *["nvlink-0"] * 3,
+        "",
+        "",
+        *["nvlink-5"] * 2,
+    ]
+
+
+def test_memory_of_the_machine_and_other_makers_are_told() -> None:
+    """What a device without memory of its own has is its machine's."""
+    own, other = gpu(0, unified=True, name="NVIDIA GB10"), gpu(1, vendor="amd", name="MI210")
+    one, two = node_of(facts(gpus=[own, other])).devices
+    assert (one.unified, one.vendor, two.unified, two.vendor) == (True, "nvidia", False, "amd")

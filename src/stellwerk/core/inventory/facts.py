@@ -142,8 +142,59 @@ def _little_disk(old: int, new: int) -> bool:
 
 
 def _devices(gpus: Sequence[Facts], runs: Collection[str], notes: list[str]) -> tuple[Device, ...]:
-    found = (_device(gpu, runs, notes) for gpu in gpus)
-    return tuple(device for device in found if device is not None)
+    split = {gpu.get("part_of"): True for gpu in gpus if gpu.get("part_of") is not None}
+    cards = {gpu.get("index"): gpu for gpu in gpus if gpu.get("part_of") is None}
+    found = []
+    for gpu in gpus:
+        if gpu.get("mig") and gpu.get("index") in split:
+            continue  # what it has is given out by its slices
+        card = cards.get(gpu.get("part_of"))
+        device = _device(gpu if card is None else _of_card(gpu, card), runs, notes)
+        found += [] if device is None else [device]
+    islands = islands_of(gpus)
+    return tuple(
+        replace(device, island=island) if (island := islands.get(device.index)) else device
+        for device in found
+    )
+
+
+_OF_THE_CARD = ("lost", "gone", "rows_failed", "recovery_action", "ecc_uncorrected", "xids")
+
+
+def _of_card(piece: Facts, card: Facts) -> Facts:
+    """A slice is as sick as the card that it is cut from."""
+    return {**piece, **{name: card[name] for name in _OF_THE_CARD if name in card}}
+
+
+def islands_of(gpus: Sequence[Facts]) -> dict[int, str]:
+    """Which GPUs are joined by NVLink, directly or by others, named after the first of them.
+
+    Those that hang on a switch are all joined with each other.
+    """
+    linked = [gpu for gpu in gpus if isinstance(gpu.get("nvlink"), Mapping)]
+    at = {str(gpu.get("pci")).lower(): number for number, gpu in enumerate(linked)}
+    first = list(range(len(linked)))
+
+    def root(number: int) -> int:
+        while first[number] != number:
+            number = first[number]
+        return number
+
+    on_switch = [number for number, gpu in enumerate(linked) if gpu["nvlink"].get("switch")]
+    pairs = [(on_switch[0], other) for other in on_switch[1:]]
+    for number, gpu in enumerate(linked):
+        peers = gpu["nvlink"].get("peers") or ()
+        pairs += [(number, at[str(p).lower()]) for p in peers if str(p).lower() in at]
+    for one, other in pairs:
+        low, high = sorted((root(one), root(other)))
+        first[high] = low
+    names = {number: root(number) for number in range(len(linked))}
+    alone = [one for one in names.values() if list(names.values()).count(one) == 1]
+    return {
+        _number(linked[number].get("index")): f"nvlink-{_number(linked[one].get('index'))}"
+        for number, one in names.items()
+        if one not in alone
+    }
 
 
 def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | None:
@@ -176,6 +227,10 @@ def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | Non
         memory_bytes=total,
         uuid=str(gpu.get("uuid") or ""),
         product=product,
+        vendor=str(gpu.get("vendor") or "nvidia"),
+        reserved_bytes=min(_number(gpu.get("memory_reserved_bytes")), total),
+        unified=gpu.get("unified") is True,
+        part_of=gpu["part_of"] if type(gpu.get("part_of")) is int else -1,
         foreign_compute=any(
             each.get("computes") is True and each.get("run") not in runs
             for each in gpu.get("processes") or ()

@@ -27,6 +27,11 @@ class Device(Struct, frozen=True, omit_defaults=True):
 
     One with a ``fault`` (why it is sick or gone, and what helps) gets nothing new: where work is
     placed, all of its memory counts as held.
+
+    ``reserved_bytes`` is what its driver keeps for itself and nobody can have. ``unified``: it has
+    no memory of its own but that of its node. ``part_of`` is the index of the card that a MIG slice
+    belongs to (-1: it is a card). Devices of one ``island`` are joined by fast links
+    ("" = of none).
     """
 
     index: int
@@ -39,6 +44,20 @@ class Device(Struct, frozen=True, omit_defaults=True):
     foreign_compute: bool = False
     health: DeviceHealth = ""
     fault: str = ""
+    reserved_bytes: int = 0
+    unified: bool = False
+    part_of: int = -1
+    island: str = ""
+
+    @property
+    def usable_bytes(self) -> int:
+        """What work can have of its memory, if it has all of it."""
+        return max(self.memory_bytes - self.reserved_bytes, 0)
+
+    @property
+    def label(self) -> str:
+        """How people know it: ``1``, or ``1:2`` for slice 2 of GPU 1."""
+        return f"{self.part_of}:{self.index % 100}" if self.part_of >= 0 else str(self.index)
 
 
 class Node(Struct, frozen=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from stellwerk.core.model.cluster import Device
 from stellwerk.core.model.decisions import Shortfall
 from stellwerk.core.model.resources import DeviceShare, GpuRequest, NodeAllocation, Request
+from stellwerk.core.place.node import can_share, shared_from_memory
 from stellwerk.core.place.room import (
     NodeRoom,
     Room,
@@ -32,6 +33,7 @@ Far = tuple[int, int]
 
 NODES_AT_ONCE = "nodes at once"
 GPU_MEMORY = "GPU memory"
+GPU_PLACES = "GPUs with a place for one more run"
 
 
 class Ever(Struct, frozen=True):
@@ -171,13 +173,29 @@ def node_lacks(node: NodeRoom, whole: NodeRoom, request: Request) -> tuple[Short
             found.append(Shortfall(resource, wanted, max(free, 0), largest, unit))
     if request.gpu is not None:
         found.extend(_gpu_lack(node, whole, request.gpu))
+        found.extend(() if found else _memory_beside(node, whole, request))
     return tuple(found)
+
+
+def _memory_beside(node: NodeRoom, whole: NodeRoom, request: Request) -> list[Shortfall]:
+    """A lack of memory where GPUs have that of the node: what is asked of both counts together."""
+    if request.gpu is None or not request.gpu.shares or not node.unified:
+        return []
+    devices = pick_devices(node, request.gpu) or ()
+    wanted = request.memory_bytes + shared_from_memory(node, devices)
+    if not devices or wanted <= node.memory_bytes:
+        return []
+    return [Shortfall("memory", wanted, max(node.memory_bytes, 0), whole.memory_bytes, "bytes")]
 
 
 def _gpu_lack(node: NodeRoom, whole: NodeRoom, gpu: GpuRequest) -> list[Shortfall]:
     """A lack of cards that could serve, or of memory on each of the cards there are, or of both."""
     cards = [device for device in node.node.devices if right_kind(device, gpu)]
     able = [card for card in cards if share_bytes(card, gpu) <= whole.device_bytes[card.index]]
+    if gpu.shares and node.most_jobs and len(able) >= gpu.count:
+        has_place = [card for card in able if node.has_place(card)]
+        if len(has_place) < gpu.count:
+            return [Shortfall(GPU_PLACES, gpu.count, len(has_place), len(able))]
     if not gpu.shares or (len(cards) < gpu.count and able):
         return _too_few(gpu, sum(_serves(node, card, gpu) for card in cards), len(able))
     if not cards:
@@ -197,7 +215,7 @@ def _too_few(gpu: GpuRequest, free: int, largest: int) -> list[Shortfall]:
 
 
 def _serves(node: NodeRoom, card: Device, gpu: GpuRequest) -> bool:
-    return share_bytes(card, gpu) <= free_bytes(node, card) if gpu.shares else is_whole(node, card)
+    return can_share(node, card, share_bytes(card, gpu)) if gpu.shares else is_whole(node, card)
 
 
 def _nearest_cards(node: NodeRoom, gpu: GpuRequest) -> list[Device]:

@@ -16,7 +16,13 @@ from heapq import heappop, heappush
 from stellwerk.core.model.cluster import Device
 from stellwerk.core.model.quantity import MIB
 from stellwerk.core.model.resources import Allocation, GpuRequest, NodeAllocation, Request
-from stellwerk.core.place.node import SCREEN_BYTES, NodeRoom, right_kind, share_bytes
+from stellwerk.core.place.node import (
+    SCREEN_BYTES,
+    NodeRoom,
+    free_bytes,
+    right_kind,
+    share_bytes,
+)
 
 MOST_SHAPES = 24
 """The commonest shapes of the mix that count; more of them change nothing that was measured."""
@@ -30,8 +36,12 @@ STRETCH = (2, 3)
 What comes is never all of one shape. Counted in full, each shape would see CPUs run out for it that
 smaller ones leave over, and too much would be given to keep them."""
 
-Card = tuple[int, int, int, str, str]
-"""A device: bytes free, bytes that no run holds, bytes in all, kind, vendor."""
+Card = tuple[int, int, int, str, str, tuple[int, int, bool]]
+"""A device: bytes free, bytes that no run holds, bytes that one could have, kind, vendor; and its
+bytes in all, how many more may share it (`ANY` number, or who has it has it `ALONE`) and whether it
+is a slice of a card."""
+
+ANY, ALONE = -1, -2
 
 
 class Cards:
@@ -40,11 +50,12 @@ class Cards:
     Equal cards are one object (``Scores.cards``), so that comparing them costs nothing.
     """
 
-    __slots__ = ("cards", "given", "left", "usable", "worth")
+    __slots__ = ("cards", "given", "left", "unified", "usable", "worth")
 
     def __init__(self, cards: tuple[Card, ...]) -> None:
         self.cards = cards
         self.left = sum(card[1] for card in cards)
+        self.unified = False
         self.worth: list[Worth] | None = None
         self.usable: dict[tuple[int, int], int] = {}
         self.given: dict[GpuRequest, Cards | None] = {}
@@ -90,8 +101,8 @@ def mix_of(nodes: Mapping[str, NodeRoom], allocations: Iterable[Allocation]) -> 
 
 def _held(node: NodeRoom, part: NodeAllocation) -> tuple[int, int, int, int]:
     first = part.devices[0]
-    sizes = [d.memory_bytes for d in node.node.devices if d.index == first.index]
-    share = 0 if sizes == [first.memory_bytes] else first.memory_bytes
+    sizes = [d.usable_bytes for d in node.node.devices if d.index == first.index]
+    share = 0 if sizes and sizes[0] <= first.memory_bytes else first.memory_bytes
     return (part.cpus_milli, part.memory_bytes, len(part.devices), share)
 
 
@@ -131,33 +142,44 @@ class Scores:
         self._asks = list(dict.fromkeys(gpu for _, _, gpu in asked))
         at = {gpu: 3 * number for number, gpu in enumerate(self._asks)}
         self._mix = [(one, weight, at[gpu]) for one, weight, gpu in asked]
-        self._known: dict[tuple[Card, ...], Cards] = {}
+        self._known: dict[tuple[tuple[Card, ...], bool], Cards] = {}
         self._ways: dict[Card, list[int]] = {}
-        self._shares: dict[tuple[GpuRequest, int, str, str], int] = {}
+        self._shares: dict[tuple[GpuRequest, int, str, str, int, bool], int] = {}
 
     def state_of(self, node: NodeRoom) -> State:
         """Gives the state that a node is in."""
-        left = node.device_bytes
+        left, jobs, most = node.device_bytes, node.device_jobs, node.most_jobs
         cards = [
             # A byte less than all marks a card on which somebody computes: it is whole no more.
             (
-                left[d.index] - d.foreign_bytes,
+                free_bytes(node, d),
                 left[d.index] - d.foreign_compute,
-                d.memory_bytes,
+                d.usable_bytes,
                 d.kind,
                 d.vendor,
+                (
+                    d.memory_bytes,
+                    ALONE if most == 1 else max(most - jobs.get(d.index, 0), 0) if most else ANY,
+                    d.part_of >= 0,
+                ),
             )
             for d in node.node.devices
         ]
-        return (node.cpus_milli, node.memory_bytes, node.disk_bytes, self.cards(cards))
+        return (
+            node.cpus_milli,
+            node.memory_bytes,
+            node.disk_bytes,
+            self.cards(cards, unified=bool(node.unified)),
+        )
 
-    def cards(self, cards: list[Card]) -> Cards:
-        """Gives the one object for these cards."""
+    def cards(self, cards: list[Card], *, unified: bool = False) -> Cards:
+        """Gives the one object for these cards; ``unified`` ones have no memory of their own."""
         cards.sort()
-        key = tuple(cards)
+        key = (tuple(cards), unified)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = Cards(key)
+            known = self._known[key] = Cards(key[0])
+            known.unified = unified
         return known
 
     def key(self, request: Request, state: State) -> Key | None:
@@ -188,32 +210,43 @@ class Scores:
         if gpu is None:
             return (cpus, memory, disk, cards)
         if gpu not in cards.given:
-            cards.given[gpu] = self._without(gpu, cards.cards)
+            cards.given[gpu] = self._without(gpu, cards)
         given = cards.given[gpu]
-        return None if given is None else (cpus, memory, disk, given)
+        if given is None:
+            return None
+        if cards.unified and gpu.shares:
+            memory -= cards.left - given.left
+            if memory < 0:
+                return None
+        return (cpus, memory, disk, given)
 
-    def _without(self, gpu: GpuRequest, cards: tuple[Card, ...]) -> Cards | None:
+    def _without(self, gpu: GpuRequest, cards: Cards) -> Cards | None:
         wanted = gpu.count
-        after = list(cards)
-        for at, card in enumerate(cards):
+        after = list(cards.cards)
+        for at, card in enumerate(cards.cards):
             share = self._share(gpu, card)
             if wanted and share >= 0:
-                free, left, size, kind, vendor = card
-                after[at] = (free - share, left - share, size, kind, vendor)
+                free, left, size, kind, vendor, (total, places, part) = card
+                rest = (total, max(places - 1, 0) if places >= 0 else places, part)
+                after[at] = (free - share, left - share, size, kind, vendor, rest)
                 wanted -= 1
-        return None if wanted else self.cards(after)
+        return None if wanted else self.cards(after, unified=cards.unified)
 
     def _share(self, gpu: GpuRequest, card: Card) -> int:
         """What a request takes of a card; below zero where the card can't serve it now."""
-        free, left, size, kind, vendor = card
-        asked = (gpu, size, kind, vendor)
+        free, left, size, kind, vendor, (total, places, part) = card
+        asked = (gpu, size, kind, vendor, total, part)
         share = self._shares.get(asked)
         if share is None:
-            device = Device(0, kind, size, vendor=vendor)
+            device = Device(
+                0, kind, total, vendor=vendor, reserved_bytes=total - size, part_of=part - 1
+            )
             share = share_bytes(device, gpu) if right_kind(device, gpu) else -1
             self._shares[asked] = share
-        if gpu.shares:
-            return share if share <= free else -1
+        if gpu.shares and places != ALONE:
+            return share if share <= free and places else -1
+        if gpu.shares and share > free:
+            return -1
         return share if left == size and left - free <= SCREEN_BYTES else -1
 
     def usable(self, state: State) -> int:
@@ -254,13 +287,15 @@ class Scores:
         known = self._ways.get(card)
         if known is None:
             known = self._ways[card] = []
-            free, _, size, *_ = card
+            free, _, size, _, _, (_, places, _) = card
             for gpu in self._asks:
                 share = self._share(gpu, card)
                 if share < 0:
                     known += (0, 0, 0)
                 elif gpu.shares:
-                    known += (1, free // share if share else 1, min(free * PARTS // size, PARTS))
+                    times = free // share if share else 1
+                    times = 1 if places == ALONE else min(times, places) if places >= 0 else times
+                    known += (1, times, min(free * PARTS // size, PARTS))
                 else:
                     known += (1, 1, PARTS)
         return known

@@ -19,7 +19,7 @@ from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.decide import chosen, rank
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.limited import charged
-from stellwerk.core.place.node import is_whole
+from stellwerk.core.place.node import can_share, is_whole
 from stellwerk.core.place.quotas import Offer, Quotas, where_of
 from stellwerk.core.place.rooms import ClusterRoom
 from stellwerk.core.queue.entries import QueueState
@@ -160,9 +160,9 @@ def is_free(room: ClusterRoom, allocation: Allocation) -> bool:
             device = devices.get(share.index)
             if device is None:
                 return False
-            whole = share.memory_bytes >= device.memory_bytes
-            free = node.device_bytes[share.index] - device.foreign_bytes
-            if not (is_whole(node, device) if whole else share.memory_bytes <= free):
+            whole = share.memory_bytes >= device.usable_bytes
+            shared = can_share(node, device, share.memory_bytes)
+            if not (is_whole(node, device) if whole else shared):
                 return False
         node.take(part)
         if (part.cpus_milli and node.cpus_milli < 0) or (

@@ -20,6 +20,7 @@ from stellwerk.core.place.node import (
     fit_node,
     free_bytes,
     is_whole,
+    jobs_on_a_card,
     pick_devices,
     right_kind,
     share_bytes,
@@ -60,7 +61,8 @@ class Room:
 
     def __init__(self, cluster: Cluster, allocations: Iterable[Allocation]) -> None:
         self.cluster = cluster
-        self.nodes = {node.name: NodeRoom(node) for node in cluster.nodes}
+        most_jobs = jobs_on_a_card(cluster)
+        self.nodes = {node.name: NodeRoom(node, most_jobs) for node in cluster.nodes}
         self.held = tuple(allocations)
         self.near: Near | None = None
         self.packed: Packing | None = None
