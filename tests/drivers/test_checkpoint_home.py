@@ -11,12 +11,14 @@ import pytest
 from stellwerk.core.model.ids import RunId
 from stellwerk.drivers.agents import checkpoint_copying, checkpoint_store
 from stellwerk.drivers.agents.checkpoint_parts import given_of, put_together
-from stellwerk.drivers.agents.checkpoint_places import Held, Look
+from stellwerk.drivers.agents.checkpoint_places import FarPlace, Held, Look
 from stellwerk.drivers.agents.checkpoint_store import Running
 from stellwerk.drivers.base import DriverError, Saved
 from stellwerk.drivers.local.driver import LocalDriver
 from stellwerk.drivers.ssh.following import FollowsJobs
+from stellwerk.runtime import hand_carrying, hand_files
 from stellwerk.runtime.carrying import Piece
+from stellwerk.runtime.hand_files import Here
 from stellwerk.runtime.messages import PIECE
 from tests.drivers.training import Lab, W
 
@@ -337,6 +339,93 @@ def test_what_rank_0_saves_is_everywhere_when_it_goes_on(
         assert list(lab.one.has()) == ["step-3.pt", "step-4.pt"]
         assert await lab.start(5, "pc2") == []
         assert list(lab.two.has()) == ["step-3.pt", "step-4.pt"]
+
+    play(scene())
+
+
+def test_what_both_sides_see_needs_no_cable(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home on a file system that the machine has too: it puts its content there itself.
+
+    What it changed meanwhile doesn't count, and no mark is left.
+    """
+
+    async def scene() -> None:
+        lab.one.sees_home = True
+        await lab.start(1, "pc1")
+        lab.one.saves(1)
+        await lab.home.carry(W)
+        assert lab.one.reads == 0
+        newest = lab.home.store.newest(W)
+        assert newest is not None
+        assert not list(lab.home.store.root.glob(".seen*"))
+        lab.one.saves(2)
+        hold = lab.one.hold
+
+        async def and_write(workload: str, *, over: bool) -> Held:
+            found = await hold(workload, over=over)
+            lab.one.writes_into(2, b"other")
+            return found
+
+        monkeypatch.setattr(lab.one, "hold", and_write)
+        with pytest.raises(DriverError, match="was written while"):
+            await lab.home.carry(W)
+        monkeypatch.undo()
+        assert await lab.start(2, "pc2") == []
+        assert lab.two.has() == lab.one.has()
+        assert not list(lab.home.store.root.glob("*/content/*.lent*"))
+
+    play(scene())
+
+
+def test_a_machine_takes_from_a_home_that_it_sees(lab: Lab) -> None:
+    """Nothing but the list goes over the connection; whether it sees it is asked once."""
+    asked: list[str] = []
+
+    class Near:
+        closed = asyncio.Event()
+        here = Here(str(lab.two.folder))
+
+        async def ask(
+            self, op: str, data: bytes = b"", timeout_s: float = 1, **fields: Any
+        ) -> tuple[dict[str, Any], bytes]:
+            asked.append(op)
+            return {**hand_files.OPERATIONS, **hand_carrying.OPERATIONS}[op](
+                self.here, {"op": op, **fields}, data
+            )
+
+    near = Near()
+
+    async def reach() -> Any:
+        return near
+
+    async def scene() -> None:
+        lab.one.saves(1)
+        await lab.start(1, "pc1")
+        await lab.home.carry(W)
+        lab.home.add("lab/pc2", FarPlace(reach, lambda: True))
+        assert await lab.start(2, "pc2") == []
+        assert lab.two.has() == lab.one.has()
+        assert asked.count("shares") == asked.count("put") == 1
+        lab.two.saves(2)
+        await lab.home.carry(W)
+        assert asked.count("shares") == asked.count("lend") == 1
+        newest = lab.home.store.newest(W)
+        assert newest is not None
+        assert newest.newest.step == 2
+
+    play(scene())
+
+
+def test_a_folder_of_the_same_name_is_another_one(lab: Lab) -> None:
+    """A mark that isn't there, or has another word, says so."""
+
+    async def scene() -> None:
+        folder = lab.folder / "elsewhere"
+        folder.mkdir()
+        (folder / ".seen-a").write_text("b")
+        for word in ("a", "c"):
+            head, _ = await lab.one.ask("shares", folder=str(folder), word=word)
+            assert head == {"same": False}
 
     play(scene())
 

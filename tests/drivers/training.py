@@ -27,6 +27,7 @@ class Computer(OwnPlace):
         self.folder = folder
         self.up = True
         self.reads = 0
+        self.sees_home = False
         self.dies_after = 1 << 30
 
     @property
@@ -43,6 +44,9 @@ class Computer(OwnPlace):
         if not self.up:
             raise DriverError("driver/connection-lost", "it was cut", final=False)
         return await super().ask(op, timeout_s, **fields)
+
+    async def shares(self, folder: Path) -> bool:
+        return self.sees_home and await super().shares(folder)
 
     def begins(self, generation: int, run: int = 0) -> None:
         """A run begins here."""

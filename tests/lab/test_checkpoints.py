@@ -178,3 +178,36 @@ def test_the_server_dies_in_the_middle_of_a_copy(person: Person) -> None:
     person.stw("cluster", "drain", "lab", name, "--now")
     job.until(lambda: len(job.show()["runs"]) > 1 and job.steps(2)[1], "a step of the second run")
     assert job.steps(2)[0] == job.steps(1)[1][-1]
+
+
+def test_what_rank_0_saves_is_on_both_machines_when_a_gang_goes_on(person: Person) -> None:
+    """Whichever machine gets which rank, both ranks find the last step that rank 0 has saved."""
+    hosts = [word for one in person.room.computers for word in ("--host", str(one))]
+    person.stw("cluster", "add", "lab", *hosts)
+    wait_until(
+        lambda: [node["state"] for node in person.nodes()] == ["ready", "ready"],
+        "both machines are ready",
+        PATIENCE_S,
+    )
+    saves = '[ "$SKYPILOT_NODE_RANK" = 0 ] || touch "$STELLWERK_CHECKPOINT_DIR/../pause"\n'
+    script = saves + TRAINS.replace("SIZE", "1000").replace("[ -e ~/pause ]", "[ -e ../pause ]")
+    person.task(script, "pair", "--checkpoint-grace", "20s", "--num-nodes", "2")
+
+    def began(run: int, rank: int) -> list[str]:
+        words = ("logs", "pair", "--run", str(run), "--rank", str(rank))
+        lines = person.stw(*words, code=None).splitlines()
+        return [line.split()[2] for line in lines if line.startswith("begins after")]
+
+    def saved(run: int) -> list[int]:
+        lines = person.stw("logs", "pair", "--run", str(run), "--rank", "0", code=None)
+        words = [line.split() for line in lines.splitlines()]
+        return [int(each[1]) for each in words if each[:1] == ["step"]]
+
+    wait_until(lambda: bool(saved(1)[2:]), "three steps", PATIENCE_S)
+    name = person.show("pair")["nodes"][0]
+    person.stw("cluster", "drain", "lab", name, "--now")
+    wait_until(lambda: person.show("pair")["phase"] == "Pending", "it waits", PATIENCE_S)
+    person.stw("cluster", "resume", "lab", name)
+    wait_until(lambda: bool(began(2, 0) and began(2, 1)), "both go on", PATIENCE_S)
+    last = str(saved(1)[-1])
+    assert (began(2, 0), began(2, 1)) == ([last], [last])

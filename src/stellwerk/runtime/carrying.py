@@ -30,7 +30,7 @@ from .checkpoints import (
 )
 from .files import Places, read_json, sync_directory, sync_file, to_json, write_atomically
 from .removing import remove_tree
-from .trees import ContentPath, fill
+from .trees import ContentMissing, ContentPath, fill
 
 QUIET_S = 30.0
 """A checkpoint that nobody has announced is over when nothing of it has changed for so long."""
@@ -179,6 +179,38 @@ def _hash_of(path: str) -> tuple[str, int]:
             digest.update(block)
             size += len(block)
     return digest.hexdigest(), size
+
+
+def lend(held: str, pieces: Iterable[Piece], folder: str, pace_bytes_s: int = 0) -> int:
+    """Copy what is held into a folder of content by hash; gives the bytes that weren't there.
+
+    Raises OSError, and ContentMissing for what was changed while it was held.
+    """
+    lent = 0
+    for piece in pieces:
+        target = os.path.join(folder, piece.hash)
+        if not piece.hash or os.path.exists(target):
+            continue
+        draft = f"{target}.lent-{os.getpid()}"
+        digest = hashlib.sha256()
+        try:
+            with open(os.path.join(held, piece.path), "rb") as source, open(draft, "wb") as file:
+                while block := source.read(_BLOCK):
+                    digest.update(block)
+                    file.write(block)
+                    if pace_bytes_s:
+                        time.sleep(len(block) / pace_bytes_s)
+                file.flush()
+                os.fsync(file.fileno())
+            if digest.hexdigest() != piece.hash:
+                raise ContentMissing(f"{piece.path} was written while it was copied")
+            os.chmod(draft, 0o400)
+            os.rename(draft, target)
+        finally:
+            if os.path.lexists(draft):
+                os.unlink(draft)
+        lent += piece.size
+    return lent
 
 
 def put_in_place(directory: str, aside: str, pieces: Iterable[Piece], content: ContentPath) -> None:

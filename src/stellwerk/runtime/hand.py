@@ -17,8 +17,10 @@ agent, wrappers and jobs go on. Spoken over standard input and output, see `mess
 | `settled` | `workload`, `over` | `found`, `state`, `generation` |
 | `hold` | the same | the same, `size` of the list of what is held |
 | `held` | `workload`, `path`, `offset`, `limit` | the bytes behind; the list without a `path` |
+| `shares` | `folder`, `word` | `same` |
+| `lend` | `workload`, `folder`, `pace` | `bytes` |
 | `let_go` | `workload` | |
-| `put_in_place` | `workload`, `entries` (the name of a list as content) | |
+| `put_in_place` | `workload`, `entries` (the name of a list as content), `folder` | |
 | `channel` | `number`; only where a machine dials out | |
 | `left` | `kind` (`runs`, `outputs`, `checkpoints`), or `run` | `left`: [name, bytes]; `is` |
 | `strays` | `live`, `before_ms` | `left` |
@@ -49,7 +51,7 @@ _WAITING = 16
 """Requests that may wait; more of them wait in the connection."""
 
 
-_SLOW = {"left", "strays", "sweep", "settled", "hold", "put_in_place"}
+_SLOW = {"left", "strays", "sweep", "settled", "hold", "lend", "put_in_place"}
 
 
 def _operation(op: str) -> Optional[Operation]:
@@ -58,7 +60,7 @@ def _operation(op: str) -> Optional[Operation]:
         from .hand_tidying import OPERATIONS as TIDYING
 
         return TIDYING[op]
-    if op in {"settled", "hold", "held", "let_go", "put_in_place"}:
+    if op in {"settled", "hold", "held", "let_go", "put_in_place", "shares", "lend"}:
         from .hand_carrying import OPERATIONS as CARRYING
 
         return CARRYING[op]

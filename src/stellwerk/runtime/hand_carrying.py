@@ -11,11 +11,11 @@ import threading
 import time
 
 from . import carrying
-from .files import JSONObject, open_file
+from .files import JSONObject, open_file, write_atomically
 from .hand_files import Answer, FileTrouble, Here, Operation, checked_name
 from .messages import PIECE
 from .removing import remove_tree
-from .trees import ContentMissing
+from .trees import ContentMissing, ContentPath
 
 FOLDER = "carried"
 """Beside the runtime: what is held for a copy, or on its way in; a folder for each workload."""
@@ -68,6 +68,37 @@ def held(here: Here, head: JSONObject, _data: bytes) -> Answer:
         return {}, file.read(min(PIECE, max(0, int(head["limit"]))))
 
 
+def shares(here: Here, head: JSONObject, _data: bytes) -> Answer:
+    """Whether a `folder` of the caller's is the same one here: its `word` is there, and
+    answered."""
+    del here
+    folder, word = str(head["folder"]), checked_name(head.get("word"))
+    mark = os.path.join(folder, f".seen-{word}")
+    try:
+        with open_file(mark) as file:
+            if file.read(len(word) + 1) != word.encode("ascii"):
+                return {"same": False}, b""
+        write_atomically(f"{mark}.there", b"")
+    except OSError:
+        return {"same": False}, b""
+    return {"same": True}, b""
+
+
+def lend(here: Here, head: JSONObject, _data: bytes) -> Answer:
+    """Put what is held into a `folder` for content that the caller has too; no more than `pace`
+    bytes a second, where that isn't 0. What is there already isn't read."""
+    _, folder = _folder(here, head)
+    with open_file(os.path.join(folder, carrying.LIST)) as file:
+        pieces = carrying.read_list(file.read())
+    target = os.path.join(str(head["folder"]), checked_name(head.get("workload")), "content")
+    os.makedirs(target, mode=0o700, exist_ok=True)
+    try:
+        lent = carrying.lend(os.path.join(folder, carrying.HELD), pieces, target, int(head["pace"]))
+    except ContentMissing as error:
+        raise FileTrouble("changed", str(error)) from error
+    return {"bytes": lent}, b""
+
+
 def let_go(here: Here, head: JSONObject, _data: bytes) -> Answer:
     """Hold them no longer."""
     remove_tree(_folder(here, head)[1])
@@ -75,16 +106,25 @@ def let_go(here: Here, head: JSONObject, _data: bytes) -> Answer:
 
 
 def put_in_place(here: Here, head: JSONObject, _data: bytes) -> Answer:
-    """Make a workload's checkpoint directory of content that is here, in place of an older one."""
+    """Make a workload's checkpoint directory of content that is here, in place of an older one.
+
+    With a `folder` the content is in that one, which the caller has too.
+    """
     directory, aside = _folder(here, head)
     with _AT_A_TIME:
         try:
             with open_file(here.content_path(str(head["entries"]))) as file:
                 pieces = carrying.read_list(file.read())
-            carrying.put_in_place(directory, aside, pieces, here.content_path)
+            content = _content_in(head) if head.get("folder") else here.content_path
+            carrying.put_in_place(directory, aside, pieces, content)
         except (ContentMissing, FileNotFoundError) as error:
             raise FileTrouble("content_missing", str(error)) from error
     return {}, b""
+
+
+def _content_in(head: JSONObject) -> ContentPath:
+    folder = os.path.join(str(head["folder"]), checked_name(head.get("workload")), "content")
+    return lambda name: os.path.join(folder, checked_name(name))
 
 
 def _forget_old(parent: str) -> None:
@@ -108,5 +148,7 @@ OPERATIONS: dict[str, Operation] = {
     "hold": hold,
     "held": held,
     "let_go": let_go,
+    "shares": shares,
+    "lend": lend,
     "put_in_place": put_in_place,
 }

@@ -15,15 +15,13 @@ from msgspec.structs import replace
 
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.drivers.agents.checkpoint_parts import Together, apart_in_words, put_together
-from stellwerk.drivers.agents.checkpoint_places import Held, Place, fetch
+from stellwerk.drivers.agents.checkpoint_places import TOO_OLD, Held, Place, fetch
 from stellwerk.drivers.agents.checkpoint_store import CheckpointStore, Running, Whole
 from stellwerk.drivers.base import DriverError, Saved
 
 log = logging.getLogger("stellwerk.drivers")
 
 EVERY_S = 10.0
-TOO_OLD = "runtime/unknown_op"
-"""What a runtime of before says: its checkpoints stay where they are."""
 SLOWER_S = 60.0
 """So long what one host has saved waits for the others, which may only be slower."""
 AT_ONCE = 2
@@ -260,6 +258,10 @@ class CopiesHome:
         content.path("0" * 64).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         wanted = {piece.hash for piece in missing}
         for place, one in zip(places, held, strict=True):
+            of_its_own = wanted & {piece.hash for piece in one.pieces}
+            if of_its_own and await place.shares(self.store.root):
+                await place.lend(workload, self.store.root, self._pace_bytes_s)
+                wanted -= of_its_own
             for piece in one.pieces:
                 if piece.hash in wanted:
                     await fetch(place, workload, piece, content, self._pace_bytes_s)

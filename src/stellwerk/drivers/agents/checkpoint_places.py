@@ -5,6 +5,7 @@ One at the end of a connection is asked through its hand; the server's own does 
 
 import asyncio
 import hashlib
+import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +22,8 @@ from stellwerk.runtime.hand_files import Answer, FileTrouble, Here
 from stellwerk.runtime.messages import PIECE
 
 LOOK_S = 120.0
+TOO_OLD = "runtime/unknown_op"
+"""What a runtime of before says: its checkpoints stay where they are."""
 ALL_OF_IT_S = 3_600.0
 """To read or write all of a checkpoint there."""
 UNDER_WAY = 4
@@ -84,6 +87,34 @@ class Place:
             content += data
         return Held(_look(head), read_list(content) if content else [])
 
+    async def shares(self, folder: Path) -> bool:
+        """Whether a folder of the server's is the same one there, so that no cable is needed."""
+        word = secrets.token_hex(16)
+        mark = folder / f".seen-{word}"
+        answer = mark.with_name(f"{mark.name}.there")
+
+        def write() -> None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mark.write_text(word, encoding="ascii")
+
+        try:
+            await asyncio.to_thread(write)
+            head, _ = await self.ask("shares", folder=str(folder), word=word)
+            return head.get("same") is True and await asyncio.to_thread(answer.exists)
+        except DriverError as error:
+            if error.code == TOO_OLD:
+                return False
+            raise
+        finally:
+            for path in (mark, answer):
+                await asyncio.to_thread(path.unlink, True)
+
+    async def lend(self, workload: str, folder: Path, pace_bytes_s: int = 0) -> None:
+        """Has it put what it holds into a folder that it shares. Raises DriverError."""
+        await self.ask(
+            "lend", ALL_OF_IT_S, workload=workload, folder=str(folder), pace=pace_bytes_s
+        )
+
     async def let_go(self, workload: str) -> None:
         """It need not be held any longer."""
         await self.ask("let_go", workload=workload)
@@ -102,6 +133,7 @@ class FarPlace(Place):
     ) -> None:
         self._reach = reach
         self._up = up
+        self._shared: tuple[Hand, Path, bool] | None = None
 
     @property
     def is_up(self) -> bool:
@@ -113,15 +145,27 @@ class FarPlace(Place):
         hand = await self._reach()
         return await hand.ask(op, timeout_s=timeout_s, **fields)
 
+    async def shares(self, folder: Path) -> bool:
+        hand = await self._reach()
+        known = self._shared
+        if known is None or known[0] is not hand or known[1] != folder:
+            known = self._shared = (hand, folder, await super().shares(folder))
+        return known[2]
+
     async def put(self, workload: str, pieces: Sequence[Piece], content: Content) -> None:
         hand = await self._reach()
-        await bring(hand, {piece.hash: piece.size for piece in pieces if piece.hash}, content)
+        is_shared = await self.shares(content.root)
+        where: dict[str, Any] = {"folder": str(content.root)} if is_shared else {}
+        if not is_shared:
+            await bring(hand, {piece.hash: piece.size for piece in pieces if piece.hash}, content)
         listed = msgspec.json.encode({"entries": [piece._asdict() for piece in pieces]})
         name = hashlib.sha256(listed).hexdigest()
         for offset in range(0, len(listed), PIECE):
             data = listed[offset : offset + PIECE]
             await hand.ask("put", data, name=name, offset=offset, size=len(listed))
-        await hand.ask("put_in_place", timeout_s=ALL_OF_IT_S, workload=workload, entries=name)
+        await hand.ask(
+            "put_in_place", timeout_s=ALL_OF_IT_S, workload=workload, entries=name, **where
+        )
 
 
 class OwnPlace(Place):
@@ -167,6 +211,8 @@ _OPERATIONS = {
     "settled": hand_carrying.settled,
     "hold": hand_carrying.hold,
     "held": hand_carrying.held,
+    "shares": hand_carrying.shares,
+    "lend": hand_carrying.lend,
     "let_go": hand_carrying.let_go,
 }
 

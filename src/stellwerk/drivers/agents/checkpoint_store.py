@@ -242,6 +242,11 @@ class Content:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    @property
+    def root(self) -> Path:
+        """The folder of all workloads'."""
+        return self._folder.parent.parent
+
     def path(self, name: str, /) -> Path:
         """Where a file is, or would be."""
         if _HASH.fullmatch(name) is None:

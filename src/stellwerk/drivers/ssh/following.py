@@ -9,9 +9,8 @@ from typing import Any
 
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefused
-from stellwerk.drivers.agents.checkpoint_copying import TOO_OLD
 from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
-from stellwerk.drivers.agents.checkpoint_places import FarPlace
+from stellwerk.drivers.agents.checkpoint_places import TOO_OLD, FarPlace
 from stellwerk.drivers.base import (
     Area,
     DriverError,
