@@ -281,6 +281,10 @@ def _default_cache(env: Mapping[str, str], _so_far: Mapping[str, Setting]) -> Va
     return os.path.join(base, "stellwerk")
 
 
+def _plain(about: str) -> _Spec:
+    return _Spec(about, lambda _env, _so_far: "")
+
+
 def _amount(about: str, default: int) -> _Spec:
     return _Spec(about, lambda _env, _so_far: default, is_number=True)
 
@@ -323,9 +327,8 @@ _SPECS: dict[str, _Spec] = {
         "the PATH of the server, and of jobs before ~/.bashrc adds to it",
         lambda _env, _so_far: _PATH,
     ),
-    "keep_env": _Spec(
-        "further variables that the server and all jobs take over from whoever starts it: A,B",
-        lambda _env, _so_far: "",
+    "keep_env": _plain(
+        "further variables that the server and all jobs take over from whoever starts it: A,B"
     ),
     "join_listen": _Spec(
         "where machines dial in that can't be dialled: 0.0.0.0:7443; empty is nowhere",
@@ -365,20 +368,17 @@ _SPECS: dict[str, _Spec] = {
         "what people see of others' work: all, names (not texts and output), or own",
         lambda _env, _so_far: "names",
     ),
-    "projects": _Spec(
-        "the projects that people's work counts for: vision: ada ben; speech: cyd",
-        lambda _env, _so_far: "",
-    ),
+    "projects": _plain("the projects that people's work counts for: vision: ada ben; speech: cyd"),
     "max_priority": _amount("the highest priority that people may give their own work", 1000),
     "max_running": _amount("how many runs each may have at a time; 0 any number", 0),
     "max_gpus": _amount("how many GPUs each may hold at a time; 0 any number", 0),
     "max_pending": _amount("how many workloads of each may wait; 0 any number", 0),
+    "gpu_jobs": _plain(
+        "how many runs may share a GPU by its memory: 4; k017: 1 (0 as it lasts, 1 nobody shares)"
+    ),
     "preemption_min_runtime_s": _amount("how long a run isn't stopped for others", 120),
     "preemptions_at_once": _amount("for how many workloads at a time others are stopped", 32),
-    "limits": _Spec(
-        "other limits for some: ada: running=8 gpus=4; project vision: gpus=16",
-        lambda _env, _so_far: "",
-    ),
+    "limits": _plain("other limits for some: ada: running=8 gpus=4; project vision: gpus=16"),
     "keep_runs_days": _amount("how long output and directories of ended workloads are kept", 30),
     "keep_runs_bytes": _amount("beyond this the oldest of them go, after a week", 100 * 2**30),
     "keep_outputs_days": _amount("how long results of ended workloads are kept; 0 for ever", 0),

@@ -21,7 +21,6 @@ from stellwerk.core.model.own import OwnDecided, OwnOption
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.wishes import Wishes
 from stellwerk.core.model.workload import Policies, RunEnd
-from stellwerk.core.place.node import JOBS_LABEL
 from stellwerk.core.plan import plan
 from stellwerk.core.standing import OwnMade, on_own_answers
 from stellwerk.core.state import State, StateImage, fold
@@ -58,7 +57,7 @@ STOPPED = (
     RunEnd(how="exited", code=0),
 )
 CLUSTERS = (
-    a_cluster("alone", a_node("alone", cpus=4, gpus=2), labels={JOBS_LABEL: "2"}),
+    a_cluster("alone", a_node("alone", cpus=4, gpus=2), labels={"stellwerk/gpu-jobs": "2"}),
     a_cluster("room", *(a_node(f"pc{n}", cpus=2) for n in range(3)), kind="room"),
 )
 

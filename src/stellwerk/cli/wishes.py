@@ -78,7 +78,7 @@ _OPTIONS = (
         shell_complete=complete_folder,
         help="Pack this folder instead of the file's `workdir`.",
     ),
-    click.option("--gpus", metavar="A100:2", help="Accelerators per node."),
+    click.option("--gpus", metavar="A100:2", help="Accelerators per node; 2 is two of any kind."),
     click.option("--cpus", metavar="4+", help="CPUs per node; + for at least."),
     click.option("--memory", metavar="16+", help="Memory per node in GiB; + for at least."),
     click.option("--num-nodes", metavar="N", help="Nodes started together."),
@@ -110,7 +110,9 @@ _OPTIONS = (
         metavar="ok:NAME",
         help="Start when NAME has succeeded (any: is over, fail: failed).",
     ),
-    click.option("--gpu-memory", metavar="12Gi", help="Share a GPU: this much of its memory."),
+    click.option(
+        "--gpu-memory", metavar="12Gi", help="Share a GPU of any kind: this much of its memory."
+    ),
     click.option("--time-limit", metavar="2h", help="Stopped, with notice, after this time."),
     click.option("--checkpoint-grace", metavar="90s", help="Time to save when it must stop."),
     click.option("--idle-limit", metavar="1h", help="Ended once nobody used it for so long."),

@@ -16,6 +16,7 @@ from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.model.task import Task
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.drivers.base import MountOrder, RankOrder, StartOrder
+from stellwerk.engine.gpu_environment import gpu_environment
 from stellwerk.store import Store
 from stellwerk.store.errors import refusal
 
@@ -149,7 +150,7 @@ def _ranks(
             part.node,
             {
                 **node_environment(task, node_rank, local_rank, alternative),
-                **_devices(part, nodes.get(part.node)),
+                **gpu_environment(part, nodes.get(part.node), task.envs),
             },
         )
         for node_rank, part in placed
@@ -160,32 +161,3 @@ def _ranks(
 def _address(node: Node | None) -> str:
     return node.address if node is not None and node.address else LOOPBACK
 
-
-def _devices(part: NodeAllocation, node: Node | None) -> dict[str, str]:
-    """Shows a job the devices that it was given, by the variable of their vendor."""
-    if node is None or not node.devices:
-        return {}
-    indices = ",".join(str(share.index) for share in part.devices)
-    vendors = {device.vendor for device in node.devices}
-    names = {
-        "nvidia": ("CUDA_VISIBLE_DEVICES",),
-        "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
-    }
-    found = {name: indices for vendor in sorted(vendors) for name in names.get(vendor, ())}
-    if part.devices and "nvidia" in vendors:
-        found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        found |= _memory_share(part, node)
-    return found
-
-
-def _memory_share(part: NodeAllocation, node: Node) -> dict[str, str]:
-    """Tells frameworks that would take a whole card how much of it is theirs."""
-    totals = {device.index: device.memory_bytes for device in node.devices}
-    shares = [
-        share.memory_bytes / totals[share.index]
-        for share in part.devices
-        if totals.get(share.index)
-    ]
-    if not shares or min(shares) >= 1:
-        return {}
-    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{min(shares) * 0.95:.3f}"}

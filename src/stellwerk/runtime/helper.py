@@ -15,6 +15,7 @@ The file stands alone and may be copied into a project.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -52,6 +53,20 @@ def metric(step: int, name: str, value: float) -> None:
         number = float(value)
         shown: Union[float, str] = number if math.isfinite(number) else str(number)
         _append(path, {"step": int(step), "name": str(name), "value": shown})
+
+
+def limit_gpu_memory() -> Union[float, None]:
+    """Have PyTorch refuse to take more of a shared GPU than the job asked for; call it first.
+
+    Gives the part of a card that it is, or None where the job has whole cards (or none).
+    """
+    part = os.environ.get("STELLWERK_GPU_MEMORY_FRACTION")
+    if not part:
+        return None
+    torch = importlib.import_module("torch")
+    for device in range(torch.cuda.device_count()):
+        torch.cuda.set_per_process_memory_fraction(float(part), device)
+    return float(part)
 
 
 def _append(path: str, entry: dict[str, object]) -> None:

@@ -217,6 +217,7 @@ async def _begin(
     from stellwerk.engine.clock import SystemClock
     from stellwerk.engine.loop import Engine
     from stellwerk.server.belongings import Belongings
+    from stellwerk.server.gpu_sharing import GpuSharing
     from stellwerk.server.limiting import people_of
     from stellwerk.server.machines import Machines
     from stellwerk.server.peer import own_uid
@@ -231,6 +232,7 @@ async def _begin(
     over_ssh = Machines(Path(settings.home), store.blobs, clock.now_ms)
     over_ssh.checkpoint_home = local.checkpoint_home = _checkpoint_home(settings, clock.now_ms)
     people = people_of(settings, own_uid(), options.socket_group)
+    sharing = GpuSharing.of(settings)
     several = people.shared or _was_shared(settings)
     shared = SharedDriver(local, store.blobs, as_whom(store)) if several else None
     belongings = Belongings(
@@ -241,7 +243,7 @@ async def _begin(
         [shared or local, *over_ssh.load()],
         clock,
         limits=people.limits,
-        marked=belongings.marked,
+        marked=lambda cluster: sharing.marked(belongings.marked(cluster)),
     )
     await engine.load()
     identity = Identity(os.getpid(), __version__, started_ms, settings.home, settings.socket)

@@ -174,3 +174,13 @@ def test_a_variable_by_name() -> None:
     assert read_env_flag("A=1=2", {}) == ("A", "1=2")
     assert read_env_flag("A", {"A": "x"}) == ("A", "x")
     assert read_env_flag("A", {}) == ("A", None)
+
+
+@pytest.mark.parametrize("written", ["2", "any:2"])
+def test_a_number_alone_is_so_many_of_any_kind(written: str) -> None:
+    """In a flag; a task file stays one that SkyPilot reads."""
+    for wanted in task(gpus=written).resources:
+        assert wanted.selector is not None
+        assert (wanted.selector.count, wanted.selector.memory_bytes) == (2, 0)
+    with pytest.raises(SpecError):
+        task(gpus="any:0")

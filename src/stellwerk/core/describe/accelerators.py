@@ -21,7 +21,15 @@ MOST_KINDS = 100
 MOST_ALONE = 1024
 """A number up to this is a count without a kind; a larger one may be a name: `4090`."""
 
+ANY_KIND = "any:"
+"""Before a number: so many of whichever kind. A flag takes the number alone as well."""
+
 Accelerator = NamedAccelerator | AcceleratorSelector
+
+
+def any_kind(count: int) -> AcceleratorSelector:
+    """So many accelerators of whichever kind and size."""
+    return AcceleratorSelector(0, at_least=True, count=count, text=f"{ANY_KIND}{count}")
 
 
 _T = TypeVar("_T")
@@ -52,7 +60,10 @@ def accelerators(report: Report, node: Node, path: str) -> Wish | None:
 
 def _only_a_number(report: Report, node: Node, path: str, written: str) -> None:
     count = written if written.isdigit() and int(written) > 0 else "1"
-    remedy = f"write `A100:{count}`, or, for any kind with enough memory, `8GB+:{count}`"
+    remedy = (
+        f"write `A100:{count}`, or, for any kind with enough memory, `8GB+:{count}`; "
+        f"`--gpus {count}` takes any kind"
+    )
     message = f"`{path}` takes a kind of accelerator, not `{written[:60]}` alone"
     report.problem("spec/accelerator", node, path, message, remedy)
 

@@ -10,7 +10,13 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from stellwerk.core.describe.accelerators import Wish, accelerators
+from stellwerk.core.describe.accelerators import (
+    ANY_KIND,
+    MOST_ALONE,
+    Wish,
+    accelerators,
+    any_kind,
+)
 from stellwerk.core.describe.extras import EXTRAS, EXTRAS_WITH_FLAGS, task_fields
 from stellwerk.core.describe.fields import Reader, amount, did_you_mean, filled_text, integer
 from stellwerk.core.describe.infra import Where, infra
@@ -171,10 +177,13 @@ def _count(report: Report, node: Node, path: str) -> int | None:
 
 
 def _gpus(report: Report, node: Node, path: str) -> Wish | None:
-    """`A100:2`, or several with commas between them, of which any will do."""
+    """`A100:2`, `2` of any kind, or several with commas between them, of which any will do."""
     parts = [part.strip() for part in str(node.value).split(",")]
     kinds: list[Any] = []
     for part in parts:
+        if (number := part.removeprefix(ANY_KIND)).isdecimal() and 0 < int(number) <= MOST_ALONE:
+            kinds.append(any_kind(int(number)))
+            continue
         one = accelerators(report, Node("scalar", node.line, node.column, part), path)
         if one is not None:
             kinds += [kind for kind in one.kinds if kind not in kinds]

@@ -16,13 +16,7 @@ from heapq import heappop, heappush
 from stellwerk.core.model.cluster import Device
 from stellwerk.core.model.quantity import MIB
 from stellwerk.core.model.resources import Allocation, GpuRequest, NodeAllocation, Request
-from stellwerk.core.place.node import (
-    SCREEN_BYTES,
-    NodeRoom,
-    free_bytes,
-    right_kind,
-    share_bytes,
-)
+from stellwerk.core.place.node import SCREEN_BYTES, NodeRoom, right_kind, share_bytes
 
 MOST_SHAPES = 24
 """The commonest shapes of the mix that count; more of them change nothing that was measured."""
@@ -152,7 +146,7 @@ class Scores:
         cards = [
             # A byte less than all marks a card on which somebody computes: it is whole no more.
             (
-                free_bytes(node, d),
+                left[d.index] - d.foreign_bytes,
                 left[d.index] - d.foreign_compute,
                 d.usable_bytes,
                 d.kind,
