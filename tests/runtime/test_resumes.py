@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.runtime.rig import Rig
 
-ENTRIES = 20_000
+ENTRIES = 8_000
 
 
 def test_a_copy_that_is_cut_off_is_gone(rig: Rig, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Holds the sources to the rules of the house, and shows that each rule can fail."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,13 @@ RULES: list[Rule] = [
     rules.runtime_needs_nothing_installed,
     hash_order.core_never_goes_through_a_set,
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """The trees of all modules are more than everything else that the tests hold."""
+    yield
+    project.sources.cache_clear()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

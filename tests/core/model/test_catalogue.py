@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -122,41 +123,46 @@ def fields(template: str, *, optional: bool) -> set[str]:
     return set(FIELD.findall(template if optional else OPTIONAL.sub("", template)))
 
 
+MAKERS = ("Reason", "_with_line", "_with_file", "_named", "_refused")
+
+
+class Read(NamedTuple):
+    """What one module of the project says: its literal texts, and the reasons that it makes."""
+
+    path: str
+    texts: set[str]
+    made: list[tuple[str, ast.Call]]
+
+
 @cache
-def sources() -> dict[str, ast.Module]:
-    """Every module of the project, by its path."""
-    return {
-        str(path.relative_to(SOURCE)): ast.parse(path.read_text(encoding="utf-8"))
+def modules() -> tuple[Read, ...]:
+    """Every module of the project. Trees aren't kept: they are more than all else together."""
+    return tuple(
+        _read(str(path.relative_to(SOURCE)), ast.parse(path.read_text(encoding="utf-8")))
         for path in sorted(SOURCE.rglob("*.py"))
-    }
+    )
 
 
-@cache
-def made() -> tuple[tuple[str, str, ast.Call], ...]:
+def _read(path: str, tree: ast.Module) -> Read:
+    read = Read(path, set(), [])
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)):
+                read.texts.add(text)
+            case ast.Call(func=ast.Name(id=name), args=[code, *_]) if name in MAKERS:
+                read.made.extend(
+                    (part.value, node)
+                    for part in ast.walk(code)
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                )
+    return read
+
+
+def made() -> Iterator[tuple[str, str, ast.Call]]:
     """Every place in the sources that makes a reason with a code written out there."""
-    return tuple(_made())
-
-
-def _made() -> Iterator[tuple[str, str, ast.Call]]:
-    for path, tree in sources().items():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or not node.args:
-                continue
-            name = node.func.id if isinstance(node.func, ast.Name) else ""
-            code = node.args[0]
-            if name in {"Reason", "_with_line", "_with_file", "_named", "_refused"}:
-                for text in ast.walk(code):
-                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                        yield text.value, path, node
-
-
-def strings_in(tree: ast.Module) -> set[str]:
-    """All literal texts of a module."""
-    return {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    for module in modules():
+        for code, call in module.made:
+            yield code, module.path, call
 
 
 def test_every_reason_that_is_made_is_in_the_catalogue() -> None:
@@ -175,9 +181,9 @@ def test_every_reason_that_is_made_is_in_the_catalogue() -> None:
 def test_every_code_has_somebody_who_gives_it() -> None:
     """A reason that nobody gives is a promise that nobody keeps."""
     texts: set[str] = set()
-    for path, tree in sources().items():
-        if not path.endswith(("catalogue.py", "endings.py")):
-            texts |= strings_in(tree)
+    for module in modules():
+        if not module.path.endswith(("catalogue.py", "endings.py")):
+            texts |= module.texts
     assert set(CATALOGUE) - texts - set(READ_LATER) == set()
 
 
