@@ -376,3 +376,20 @@ def test_no_report_does_harm_however_late_or_often(reports: list[tuple[str, int,
         hall.now_ms += 3_000
         hall.settle()
     assert len(ended) == len(set(ended))
+
+
+def test_a_copys_time_is_a_fact_where_it_has_changed() -> None:
+    """Noise isn't journaled; a notice says what the machine is needed for after the end."""
+    hall, key = a_running_hall()
+    run = hall.workload(key).runs[-1]
+
+    def timed(copy_ms: int, generation: int = run.generation) -> list[ev.Event]:
+        return hall.report(rep.CopyTimed("lab", run.id, generation, 10, copy_ms))
+
+    assert timed(12_000, generation=run.generation + 1) == []
+    assert timed(12_000) == [ev.CopyTimeLearned(run.id, 10, 12_000)]
+    assert timed(14_000) == []
+    assert kinds(timed(16_000)) == ["CopyTimeLearned"]
+    hall.command(cmd.DrainCluster("lab", now=True))
+    run = hall.workload(key).runs[-1]
+    assert (run.notice, run.copy_ms, run.leaves_in_ms) == ("drain", 16_000, run.grace_ms + 16_000)

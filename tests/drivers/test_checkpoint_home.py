@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from msgspec.structs import replace
+
 from stellwerk.core.model.ids import RunId
+from stellwerk.core.model.reports import CopyTimed, Report, RunReport
+from stellwerk.core.model.workload import RunEnd
 from stellwerk.drivers.agents import checkpoint_copying, checkpoint_store
 from stellwerk.drivers.agents.checkpoint_parts import given_of, put_together
 from stellwerk.drivers.agents.checkpoint_places import FarPlace, Held, Look
-from stellwerk.drivers.agents.checkpoint_store import Running
+from stellwerk.drivers.agents.checkpoint_store import Running, Whole
+from stellwerk.drivers.agents.checkpoint_times import LEAST_MS, MOST_MS, CopyTime, predicted
 from stellwerk.drivers.base import DriverError, Saved
 from stellwerk.drivers.local.driver import LocalDriver
 from stellwerk.drivers.ssh.following import FollowsJobs
@@ -208,7 +213,9 @@ def test_a_start_that_was_refused_leaves_things_as_they_were(lab: Lab) -> None:
         await lab.home.prepare(lab.order(2), ["lab/pc2"])
         lab.home.not_begun(RunId(f"{W}-2"), 2)
         await asyncio.gather(*lab.home._tasks)
-        assert lab.home.store.running(W) == Running(1, ("lab/pc1",), final=True)
+        assert lab.home.store.running(W) == Running(
+            1, ("lab/pc1",), final=True, run=f"{W}-1"
+        )
         lab.two.up = False
         assert await lab.start(3, "pc1") == []
 
@@ -412,6 +419,57 @@ def test_a_machine_takes_from_a_home_that_it_sees(lab: Lab) -> None:
         newest = lab.home.store.newest(W)
         assert newest is not None
         assert newest.newest.step == 2
+
+    play(scene())
+
+
+def test_the_next_copy_takes_what_the_largest_of_late_would(lab: Lab) -> None:
+    """By the measured rate and a quarter more, within bounds; nothing is known without a copy."""
+    first = Whole(1, ("a",), ("s",), (Saved("x", 1_000_000, 1),), ((),), 0, took_ms=1_000)
+    first = replace(first, brought_bytes=1_000_000)
+    second = replace(first, found=(Saved("y", 4_000_000, 2),), brought_bytes=3_000_000)
+    assert predicted([]) == CopyTime()
+    assert predicted([replace(first, brought_bytes=0)]) == CopyTime()
+    assert predicted([second, first]) == CopyTime(4_000_000, 2_500)
+    assert predicted([second, first, replace(second, took_ms=1 << 40)]).ms == 2_500
+    assert predicted([replace(second, took_ms=1 << 40)]).ms == MOST_MS
+    assert predicted([replace(second, took_ms=1)]).ms == LEAST_MS
+    assert CopyTime(1, 40_000).patience_s == 80
+    assert CopyTime().patience_s == 30
+
+
+def test_who_has_to_leave_holds_the_machine_until_the_copy_is_there(lab: Lab) -> None:
+    """The end is told then; one without a notice at once, and what a copy takes is told too."""
+    told: list[Report] = []
+
+    class Driver(FollowsJobs):
+        def pass_on(self, report: Report) -> None:
+            newest = lab.home.store.newest(W)
+            step = newest.newest.step if newest is not None else None
+            told.append(report)
+            steps.append(step)
+
+    steps: list[int | None] = []
+
+    async def scene() -> None:
+        driver = Driver()
+        driver.cluster, driver.machines, driver.checkpoint_home = "lab", {}, lab.home
+        driver.copy_checkpoints()
+        driver.copy_no_more()
+        await lab.start(1, "pc1")
+        lab.one.saves(1, size=2_000_000)
+        await lab.home.carry(W)
+        lab.one.saves(2, size=1_000)
+        (timed,) = told
+        assert isinstance(timed, CopyTimed)
+        assert (timed.run, timed.generation, timed.bytes) == (f"{W}-1", 1, 2_000_000)
+        report = RunReport("lab", RunId(f"{W}-1"), 1, "Ended", RunEnd(how="notice"))
+        assert driver.tell_home(report)
+        await asyncio.gather(*lab.home._tasks)
+        assert told[-1] == report
+        assert steps[-1] == 2
+        assert not driver.tell_home(replace(report, end=RunEnd(how="exited")))
+        await asyncio.gather(*lab.home._tasks)
 
     play(scene())
 

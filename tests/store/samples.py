@@ -60,6 +60,8 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.RunPlanned(W1, RUN, 1, an_allocation(), DECISION),
     ev.RunProgressed(RUN, "Running"),
     ev.NoticeGiven(RUN, "preempt", 30_000),
+    ev.NoticeGiven(RUN, "drain", 30_000, WHY, 12_000),
+    ev.CopyTimeLearned(RUN, 1 << 30, 12_000),
     ev.NoticeWithdrawn(RUN),
     ev.ReachabilityChanged(RUN, reachable=False),
     ev.RunEnded(RUN, RunEnd("exited", code=1, last_lines=("naïve\n", "\x00")), WHY),

@@ -23,3 +23,4 @@ class Checkpoint(Struct):
     newer_on: list[str] = []
     trouble: str = ""
     copy_ms: int | None = None
+    next_copy_ms: int | None = None

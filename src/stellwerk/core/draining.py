@@ -33,7 +33,8 @@ def _notices(state: State, command: cmd.DrainCluster) -> list[ev.Event]:
             continue
         nodes = [part.node for part in run.allocation.nodes]
         if not command.nodes or any(node in command.nodes for node in nodes):
-            told.append(ev.NoticeGiven(run.id, "drain", workload.policies.grace_ms))
+            grace_ms = workload.policies.grace_ms
+            told.append(ev.NoticeGiven(run.id, "drain", grace_ms, copy_ms=run.copy_ms))
     return told
 
 

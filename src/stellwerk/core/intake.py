@@ -28,6 +28,9 @@ from stellwerk.core.state import State
 PROGRESS = {"Starting": 0, "SettingUp": 1, "Running": 2, "Stopping": 3, "Ended": 4}
 
 
+MATERIAL_COPY_MS = 1_000
+"""What a copy takes is a new fact where it has changed by so much."""
+
 def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]:
     """Turns a command into what follows from it now; one that can't act is refused in words."""
     if isinstance(command, cmd.Submit):
@@ -124,6 +127,11 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
         case rep.Reachability():
             return _on_reachability(state, report)
         case _:
+        case rep.RunWarned():
+            run = _live(state, report.run, report.generation)
+            return [] if run is None or run.notice else [ev.RunWarned(run.id, report.reason)]
+        case rep.CopyTimed():
+            return _on_copy_timed(state, report)
             assert_never(report)
 
 
@@ -191,7 +199,19 @@ def _on_rule_held(state: State, report: rep.RuleHeld) -> list[ev.Event]:
     workload = state.workloads[workload_of(run.id)]
     if workload.cancelling:
         return []
-    return [ev.NoticeGiven(run.id, "abort", workload.policies.grace_ms, report.reason)]
+    grace_ms = workload.policies.grace_ms
+    return [ev.NoticeGiven(run.id, "abort", grace_ms, report.reason, run.copy_ms)]
+
+
+def _on_copy_timed(state: State, report: rep.CopyTimed) -> list[ev.Event]:
+    """Notes how long a copy takes where that has changed by a quarter, and by a second."""
+    run = _live(state, report.run, report.generation)
+    if run is None:
+        return []
+    change_ms = abs(report.copy_ms - run.copy_ms)
+    if change_ms < max(MATERIAL_COPY_MS, run.copy_ms // 4):
+        return []
+    return [ev.CopyTimeLearned(run.id, report.bytes, report.copy_ms)]
 
 
 def live_runs(state: State, cluster: str) -> list[Run]:
@@ -328,7 +348,7 @@ def on_plan(state: State, plan: act.Plan) -> list[ev.Event]:
                 if workload is None or workload.version != action.workload_version:
                     events.append(_stale("stop-run", action.workload))
                     continue
-                events.append(_notice(action))
+                events.append(_notice(state, action))
             case act.ClaimRoom():
                 events += _claimed(state, action)
             case act.TellWaiting():
@@ -353,11 +373,16 @@ def _claimed(state: State, action: act.ClaimRoom) -> list[ev.Event]:
         victim = state.workloads.get(stop.workload)
         if victim is None or victim.version != stop.workload_version:
             return [_stale("claim-room", action.workload)]
-    return [ev.RoomClaimed(action.workload, action.claim), *map(_notice, action.stops)]
+    return [
+        ev.RoomClaimed(action.workload, action.claim),
+        *(_notice(state, stop) for stop in action.stops),
+    ]
 
 
-def _notice(stop: act.StopRun) -> ev.NoticeGiven:
-    return ev.NoticeGiven(stop.run, stop.why, stop.grace_ms, stop.reason)
+def _notice(state: State, stop: act.StopRun) -> ev.NoticeGiven:
+    run = state.workloads[stop.workload].live_run
+    copy_ms = run.copy_ms if run is not None and run.id == stop.run else 0
+    return ev.NoticeGiven(stop.run, stop.why, stop.grace_ms, stop.reason, copy_ms)
 
 
 def _stale(action: str, workload: WorkloadId) -> ev.ActionDropped:

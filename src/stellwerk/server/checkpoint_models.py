@@ -18,7 +18,7 @@ class CheckpointView(msgspec.Struct, frozen=True):
     """The newest whole copy at home (`null`: none yet), and what its machine has that isn't there.
 
     `home_ms` is when the copy was whole, after `copy_ms`; `machines` where it came from, `folder`
-    where it is. `newer` is on `newer_on` alone; `trouble` says why it isn't copied.
+    where it is. `next_copy_ms` is what its machine is needed for after the job's end. `newer` is on `newer_on` alone; `trouble` says why it isn't copied.
     """
 
     at_home: SavedView | None
@@ -29,6 +29,7 @@ class CheckpointView(msgspec.Struct, frozen=True):
     newer_on: list[str] = []
     trouble: str = ""
     copy_ms: int | None = None
+    next_copy_ms: int | None = None
 
 
 def checkpoint_view(told: Told | None) -> CheckpointView | None:
@@ -46,4 +47,5 @@ def checkpoint_view(told: Told | None) -> CheckpointView | None:
         newer_on=list(told.newer_on),
         trouble=told.trouble,
         copy_ms=told.took_ms if told.name else None,
+        next_copy_ms=told.next_ms or None,
     )

@@ -162,7 +162,7 @@ def _length(lengths: History, workload: Workload, ran_ms: int) -> Length:
     run = workload.live_run
     if run is None or not run.notice:
         return found
-    most_ms = run.notice_ms + run.grace_ms - run.planned_ms
+    most_ms = run.notice_ms + run.leaves_in_ms - run.planned_ms
     likely = tuple(min(one, most_ms) for one in found.likely_ms) or (most_ms,)
     return Length(likely, most_ms, found.basis, found.seen)
 

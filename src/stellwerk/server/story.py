@@ -5,7 +5,7 @@ from typing import assert_never
 
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.catalogue import render
-from stellwerk.core.model.quantity import show_duration
+from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.reasons import Reason
 from stellwerk.server.models import Moment
 
@@ -62,6 +62,7 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             ev.RunPlanned()
             | ev.RunProgressed()
             | ev.NoticeGiven()
+            | ev.CopyTimeLearned()
             | ev.NoticeWithdrawn()
             | ev.ReachabilityChanged()
             | ev.RunEnded()
@@ -118,6 +119,7 @@ RunEvent = (
     | ev.ReachabilityChanged
     | ev.RunEnded
 )
+    | ev.CopyTimeLearned
 
 
 def _run_sentence(event: RunEvent) -> str:
@@ -135,7 +137,11 @@ def _run_sentence(event: RunEvent) -> str:
             why = NOTICES[event.why] if event.reason is None else _told(event.reason)
             if not event.grace_ms:
                 return f"run {number} is ended at once: {why}"
-            return f"run {number} has {show_duration(event.grace_ms)} to stop: {why}"
+            copied = f", and {_about(event.copy_ms)} to be copied" if event.copy_ms else ""
+            return f"run {number} has {show_duration(event.grace_ms)} to stop{copied}: {why}"
+        case ev.CopyTimeLearned():
+            told = f"a checkpoint of run {number} ({show_bytes(event.bytes)})"
+            return f"{told} takes {_about(event.copy_ms)} to be copied"
         case ev.NoticeWithdrawn():
             return f"run {number} need not stop any more"
         case ev.ReachabilityChanged():
@@ -149,3 +155,7 @@ def _run_sentence(event: RunEvent) -> str:
 
 def _told(reason: Reason) -> str:
     return render(reason).sentence
+def _about(copy_ms: int) -> str:
+    return f"about {show_duration(max(1_000, copy_ms // 1_000 * 1_000))}"
+
+

@@ -69,7 +69,9 @@ def _at_home(checkpoint: Checkpoint | None, now_ms: int) -> str:
         return ""
     when = f"copied {age(checkpoint.home_ms or 0, now_ms)} ago"
     machines = ", ".join(checkpoint.machines)
-    return f"{_saved(checkpoint.at_home)}, {size(checkpoint.at_home.bytes)}, {when} from {machines}"
+    told = f"{_saved(checkpoint.at_home)}, {size(checkpoint.at_home.bytes)}, {when} from {machines}"
+    next_ms = checkpoint.next_copy_ms
+    return f"{told}; the next takes about {duration(next_ms)}" if next_ms else told
 
 
 def _not_at_home(checkpoint: Checkpoint | None) -> str:

@@ -110,13 +110,32 @@ class RunProgressed(Struct, frozen=True, tag="run-progressed", omit_defaults=Tru
 
 
 class NoticeGiven(Struct, frozen=True, tag="notice-given"):
-    """A run must stop: it is told so, and has its grace from then on."""
+    """A run must stop: it is told so, and has its grace from then on.
+
+    After that its machine is still needed for ``copy_ms``, until what it saved is safe elsewhere.
+    """
 
     run: RunId
     why: NoticeWhy
     grace_ms: int
     reason: Reason | None = None
 
+    copy_ms: int = 0
+
+
+class CopyTimeLearned(Struct, frozen=True, tag="copy-time-learned"):
+    """How long copying what a run saved last takes, which is so many bytes."""
+
+    run: RunId
+    bytes: int
+    copy_ms: int
+
+
+class RunWarned(Struct, frozen=True, tag="run-warned"):
+    """A run does what may end it, if it goes on; nothing follows from that yet."""
+
+    run: RunId
+    reason: Reason
 
 class NoticeWithdrawn(Struct, frozen=True, tag="notice-withdrawn"):
     """The cause of a notice is gone; the run goes on."""
@@ -318,6 +337,7 @@ Event = (
 class Record(Struct, frozen=True):
     """An event in the journal. ``at_ms`` never goes backwards; ``epoch`` is the leader's."""
 
+    | CopyTimeLearned
     seq: int
     at_ms: int
     epoch: int

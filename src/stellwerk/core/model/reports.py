@@ -98,6 +98,16 @@ class RunSample(Struct, frozen=True, tag="sample", omit_defaults=True):
     guest_carried_bytes: int = 0
 
 
+class CopyTimed(Struct, frozen=True, tag="copy-timed"):
+    """How long it takes, after a run's end, until what it saved last is safe elsewhere."""
+
+    cluster: str
+    run: RunId
+    generation: int
+    bytes: int
+    copy_ms: int
+
+
 class RuleHeld(Struct, frozen=True, tag="rule-held"):
     """One of a run's abort rules was found to hold."""
 
@@ -107,4 +117,13 @@ class RuleHeld(Struct, frozen=True, tag="rule-held"):
     reason: Reason
 
 
-Report = RunReport | ClusterReport | StartRefused | Inventory | Reachability | RunSample | RuleHeld
+Report = (
+    RunReport
+    | ClusterReport
+    | StartRefused
+    | Inventory
+    | Reachability
+    | RunSample
+    | CopyTimed
+    | RuleHeld
+)

@@ -44,6 +44,7 @@ def fold(state: State, record: ev.Record) -> None:
             | ev.NoticeGiven()
             | ev.NoticeWithdrawn()
             | ev.ReachabilityChanged()
+            | ev.CopyTimeLearned()
             | ev.RunEnded()
         ):
             _fold_run(state, record.at_ms, event)
@@ -219,6 +220,7 @@ RunEvent = (
     | ev.RunEnded
 )
 
+    | ev.CopyTimeLearned
 
 def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
     match event:
@@ -248,9 +250,12 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
         case ev.NoticeWithdrawn():
             run = state.workloads[workload_of(event.run)].runs[-1]
             back: Literal["Running", "SettingUp"] = "Running" if run.running_ms else "SettingUp"
+                copy_ms=event.copy_ms,
             state.change_run(
                 event.run, back, phase=back, notice="", notice_ms=0, notice_reason=None
             )
+        case ev.CopyTimeLearned():
+            state.change_run(event.run, None, copy_ms=event.copy_ms)
         case ev.ReachabilityChanged():
             state.change_run(event.run, None, reachable=event.reachable)
         case ev.RunEnded():

@@ -17,6 +17,7 @@ from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.drivers.agents.checkpoint_parts import Together, apart_in_words, put_together
 from stellwerk.drivers.agents.checkpoint_places import TOO_OLD, Held, Place, fetch
 from stellwerk.drivers.agents.checkpoint_store import CheckpointStore, Running, Whole
+from stellwerk.drivers.agents.checkpoint_times import CopyTime, predicted
 from stellwerk.drivers.base import DriverError, Saved
 
 log = logging.getLogger("stellwerk.drivers")
@@ -48,12 +49,27 @@ class CopiesHome:
         self.places: dict[str, Place] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._wanted: Counter[str] = Counter()
+        self._hear: dict[str, Callable[[RunId, int, CopyTime], None]] = {}
         self._incomplete: dict[str, _Incomplete] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, name: str, place: Place) -> None:
         """Says by which name (`CLUSTER/NODE`) a machine is reached."""
         self.places[name] = place
+
+    def when_timed(self, cluster: str, hear: Callable[[RunId, int, CopyTime], None]) -> None:
+        """Says who hears how long copies of runs of a cluster take: run, generation, and that."""
+        self._hear[cluster] = hear
+
+    def predicted(self, workload: str) -> CopyTime:
+        """How long the next copy of a workload's takes. Waits for the disk."""
+        return predicted(self.store.copies(workload))
+
+    async def _tell_time(self, workload: str, running: Running) -> None:
+        found = await asyncio.to_thread(self.predicted, workload)
+        hear = self._hear.get(running.nodes[0].partition("/")[0])
+        if found.ms and running.run and hear is not None:
+            hear(RunId(running.run), running.generation, found)
 
     @contextlib.asynccontextmanager
     async def alone(self, workload: str) -> AsyncIterator[None]:
@@ -82,8 +98,9 @@ class CopiesHome:
             await asyncio.sleep(EVERY_S)
             await asyncio.gather(*(look(one) for one in dict.fromkeys(map(workload_of, live()))))
 
-    def ended(self, run: RunId, generation: int) -> None:
-        """A run is over: the rest of what it left is copied."""
+    def ended(self, run: RunId, generation: int, then: Callable[[], None] = lambda: None) -> None:
+        """A run is over: the rest of what it left is copied. ``then`` is called when that is done,
+        or takes much longer than it should."""
 
         async def rest() -> None:
             workload = workload_of(run)
@@ -91,7 +108,16 @@ class CopiesHome:
             if running is not None and running.generation == generation and not running.final:
                 await self._try(workload, over=True)
 
-        self._do(rest())
+        async def and_then() -> None:
+            copying = asyncio.ensure_future(rest())
+            try:
+                expected = await asyncio.to_thread(self.predicted, workload_of(run))
+                await asyncio.wait([copying], timeout=expected.patience_s)
+            finally:
+                then()
+            await copying
+
+        self._do(and_then())
 
     def not_begun(self, run: RunId, generation: int) -> None:
         """A start was refused: what it was to replace is the newest again."""
@@ -191,6 +217,7 @@ class CopiesHome:
         if counts and whole.found:
             whole = replace(whole, took_ms=took_ms, brought_bytes=brought)
             await asyncio.to_thread(self.store.keep, workload, whole)
+            await self._tell_time(workload, running)
         done = replace(running, told=None, trouble="", apart=apart, final=over)
         await asyncio.to_thread(self.store.says, workload, done)
 

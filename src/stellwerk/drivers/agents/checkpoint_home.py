@@ -27,7 +27,8 @@ Given = tuple[dict[str, str], ...]
 class Told(msgspec.Struct, frozen=True):
     """What is known of a workload's newest checkpoint at home, for people.
 
-    ``newer`` is one that its machine has and that isn't here yet; ``trouble`` why not.
+    ``newer`` is one that its machine has and that isn't here yet; ``trouble`` why not. ``next_ms``
+    is how long the next copy is expected to take.
     """
 
     name: str = ""
@@ -40,6 +41,7 @@ class Told(msgspec.Struct, frozen=True):
     folder: str = ""
     newer: Saved | None = None
     newer_on: tuple[str, ...] = ()
+    next_ms: int = 0
     trouble: str = ""
 
 
@@ -69,8 +71,9 @@ class CheckpointHome(CopiesHome):
             before = replace(running, before=None) if running is not None else None
             if before is not None and before.nodes == tuple(nodes):
                 given = given or before.given
-            now = Running(order.generation, tuple(nodes), before=before, given=given)
+            now = Running(order.generation, tuple(nodes), before=before, given=given, run=order.run)
             await asyncio.to_thread(self.store.says, order.workload, now)
+            await self._tell_time(order.workload, now)
         return notes
 
     async def _bring(
@@ -246,6 +249,7 @@ class CheckpointHome(CopiesHome):
             saved_ms=last.modified_ms,
             home_ms=whole.taken_ms,
             took_ms=whole.took_ms,
+            next_ms=self.predicted(workload).ms,
             from_nodes=whole.nodes,
             folder=str(self.store.root / workload),
         )

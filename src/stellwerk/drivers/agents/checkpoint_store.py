@@ -8,7 +8,7 @@ copies stay. What isn't named by one of them is a copy on its way, and counts fo
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -72,7 +72,7 @@ class Running(msgspec.Struct, frozen=True):
     newest checkpoint on its machine, and ``trouble`` why that isn't here. ``before`` is the one in
     whose place it came, in case it never begins. ``given`` is what each of several hosts had when
     it began: the content of each file, by its path. ``apart`` is what its hosts saved last where
-    they have saved no step together.
+    they have saved no step together. ``run`` is its name.
     """
 
     generation: int
@@ -83,6 +83,7 @@ class Running(msgspec.Struct, frozen=True):
     before: "Running | None" = None
     given: tuple[dict[str, str], ...] = ()
     apart: str = ""
+    run: str = ""
     v: int = VERSION
 
 
@@ -112,13 +113,16 @@ class CheckpointStore:
         content, durable = msgspec.json.encode(running), running.generation > 1 or running.final
         write_atomically(str(folder / "run.json"), content, durable=durable)
 
-    def newest(self, workload: str) -> Whole | None:
-        """The newest whole copy of a workload whose content is all there."""
+    def copies(self, workload: str) -> Iterator[Whole]:
+        """The whole copies of a workload, the newest first."""
         for number in reversed(self._numbers(workload)):
             whole = _read(self._folder(workload) / f"{number}.json", Whole)
             if whole is not None and whole.found:
-                return whole
-        return None
+                yield whole
+
+    def newest(self, workload: str) -> Whole | None:
+        """The newest whole copy of a workload whose content is all there."""
+        return next(self.copies(workload), None)
 
     # what comes in
 

@@ -5,12 +5,15 @@ Without a checkpoint home they stay where they are, and that is told.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from stellwerk.core.model.ids import RunId
-from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefused
+from stellwerk.core.model.reports import CopyTimed, Inventory, Report, RunReport, StartRefused
+from stellwerk.core.model.workload import RunEnd
 from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
 from stellwerk.drivers.agents.checkpoint_places import TOO_OLD, FarPlace
+from stellwerk.drivers.agents.checkpoint_times import CopyTime
 from stellwerk.drivers.base import (
     Area,
     DriverError,
@@ -40,6 +43,8 @@ class FollowsJobs(ReadsMachines):
     def copy_checkpoints(self) -> None:
         """Has what becomes whole on these machines be copied home from now on."""
         home = self.checkpoint_home
+        if home is not None:
+            home.when_timed(self.cluster, self._tell_of_copies)
         if home is None or (self._copying is not None and not self._copying.done()):
             return
         for machine in self.machines.values():
@@ -56,23 +61,38 @@ class FollowsJobs(ReadsMachines):
         if self._copying is not None:
             self._copying.cancel()
 
+    def _tell_of_copies(self, run: RunId, generation: int, time: CopyTime) -> None:
+        self.pass_on(CopyTimed(self.cluster, run, generation, time.bytes, time.ms))
+
+    def pass_on(self, report: Report) -> None:
+        """Tells whoever hears the reports. Raises where the driver has none."""
+        raise DriverError("driver/closed", f"nobody hears {report}", final=False)
+
     def settle(self, machine: Machine) -> None:
         """Lets the checkpoint home know a machine."""
         if self.checkpoint_home is not None:
             place = FarPlace(machine.handy, lambda: machine.is_connected)
             self.checkpoint_home.add(f"{self.cluster}/{machine.host.node}", place)
 
-    def tell_home(self, report: Report) -> None:
-        """Says at home what is over, so that the rest is copied, and what has never begun."""
+    def tell_home(self, report: Report) -> bool:
+        """Says at home what is over, so that the rest is copied, and what has never begun.
+
+        Whether the report is told only when that is copied: a run that had to leave holds its
+        machine until then.
+        """
         home = self.checkpoint_home
         if home is None:
-            return
+            return False
+        if isinstance(report, RunReport) and report.end is not None and _has_to_leave(report.end):
+            home.ended(report.run, report.generation, partial(self.pass_on, report))
+            return True
         if isinstance(report, StartRefused):
             home.not_begun(report.run, report.generation)
         runs = report.runs if isinstance(report, Inventory) else ()
         for one in (report,) if isinstance(report, RunReport) else runs:
             if one.end is not None:
                 home.ended(one.run, one.generation)
+        return False
 
     async def follow(self, order: StartOrder, nodes: Sequence[str]) -> dict[str, Any]:
         """Brings a run's checkpoints to its hosts before it begins.
@@ -127,3 +147,8 @@ class FollowsJobs(ReadsMachines):
             return found
         whole = await asyncio.to_thread(self.checkpoint_home.store.newest, workload)
         return whole.found if whole is not None else ()
+
+
+def _has_to_leave(end: RunEnd) -> bool:
+    """Whether a run was over because of a notice, and will go on elsewhere."""
+    return end.how in {"notice", "window"} or end.checkpointed
