@@ -127,9 +127,6 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
         case rep.Reachability():
             return _on_reachability(state, report)
         case _:
-        case rep.RunWarned():
-            run = _live(state, report.run, report.generation)
-            return [] if run is None or run.notice else [ev.RunWarned(run.id, report.reason)]
         case rep.CopyTimed():
             return _on_copy_timed(state, report)
             assert_never(report)

@@ -86,6 +86,8 @@ class Run(Struct, frozen=True, omit_defaults=True):
 
     ``grace_ms`` is what a run that was given notice has from ``notice_ms`` on, and
     ``notice_reason`` says more than ``notice`` about why. ``holding`` is its part of quota.
+    ``copy_ms`` is what its machine is needed for after its end: a notice that its grace and this
+    must fit into is given so much earlier.
     """
 
     id: RunId
@@ -94,9 +96,6 @@ class Run(Struct, frozen=True, omit_defaults=True):
     allocation: Allocation
     decision: DecisionId
     planned_ms: int
-    ``warning`` is what it was last told may end it.
-    ``copy_ms`` is what its machine is needed for after its end: a notice that its grace and this
-    must fit into is given so much earlier.
     phase: RunPhase = "Starting"
     started_ms: int = 0
     running_ms: int = 0
@@ -109,6 +108,12 @@ class Run(Struct, frozen=True, omit_defaults=True):
     reason: Reason | None = None
     reachable: bool = True
     holding: Holding | None = None
+    copy_ms: int = 0
+
+    @property
+    def leaves_in_ms(self) -> int:
+        """How long a run that was given notice holds its machine at most."""
+        return self.grace_ms + self.copy_ms
 
 
 class Workload(Struct, frozen=True, omit_defaults=True):
@@ -117,13 +122,6 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     ``version`` counts changes, so that an action planned on an older state is seen to be stale.
     ``order`` is the sequence number of its submission and breaks ties in the queue. ``resumes``
     names the workload with whose checkpoints it starts ("" = with none). ``gate`` is what keeps it
-    copy_ms: int = 0
-    warning: Reason | None = None
-
-    @property
-    def leaves_in_ms(self) -> int:
-        """How long a run that was given notice holds its machine at most."""
-        return self.grace_ms + self.copy_ms
     from its turn: those named in ``after``, or others of its ``array``. ``claim`` is what it was
     promised while those who are in its way are stopped.
     """
