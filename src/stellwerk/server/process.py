@@ -20,6 +20,7 @@ from stellwerk import __version__
 from stellwerk.config import Settings, clean_environment, group_file, load
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.server.lock import HomeLock
+from stellwerk.server.writing import write_private
 
 if TYPE_CHECKING:
     from socket import socket
@@ -313,10 +314,7 @@ def _announce(services: "Services", settings: Settings, options: Options) -> Non
     beacon = Beacon(
         identity.pid, identity.started_ms, identity.version, identity.socket, options.listen
     )
-    path = _beacon_path(settings)
-    with open(f"{path}.new", "wb") as file:
-        file.write(msgspec.json.encode(beacon) + b"\n")
-    os.replace(f"{path}.new", path)
+    write_private(Path(_beacon_path(settings)), msgspec.json.encode(beacon))
     log.info("server %s (pid %d) answers at %s", identity.version, identity.pid, identity.socket)
 
 

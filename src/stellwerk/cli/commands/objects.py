@@ -1,6 +1,5 @@
 """`stw apply`, `get`, `diff` and `delete`: objects of fleets and queueing, as kubectl has them."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +18,7 @@ from stellwerk.cli.output import (
     write_list,
     write_one,
 )
+from stellwerk.cli.reading import STDIN, text_of
 from stellwerk.cli.render import objects as render
 from stellwerk.cli.render.placement import applied_lines, in_short, names
 from stellwerk.cli.render.units import plural
@@ -28,7 +28,6 @@ from stellwerk.client.placements import Applied, PlacementRow
 from stellwerk.client.queueing import ObjectChange
 from stellwerk.client.refusals import ApiError
 
-STDIN = "-"
 EMPTIED = "placement/emptied"
 NOTES = 10
 FILE = click.option(
@@ -136,18 +135,6 @@ def _nothing_changed() -> Iterator[None]:
 def _send(client: Client, file: str, text: str, name: str, *, dry_run: bool) -> Applied:
     shown = "" if file == STDIN else file
     return client.apply_fleet(text, file=shown, name=name, dry_run=dry_run)
-
-
-def text_of(file: str) -> str:
-    """The text of a file."""
-    try:
-        if file == STDIN:
-            return sys.stdin.read()
-        with open(file, encoding="utf-8") as opened:
-            return opened.read()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it isn't UTF-8 text"
-        raise usage("usage/file", f"{file} can't be read: {why}") from error
 
 
 def _tell_notices(applied: Applied) -> None:

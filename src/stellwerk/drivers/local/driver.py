@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from stellwerk.core.inventory.facts import cluster_of
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, workload_of
-from stellwerk.core.model.reports import Inventory, Report, StartRefused
+from stellwerk.core.model.reports import Inventory, Report
 from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
 from stellwerk.drivers.agents.checkpoint_places import OwnPlace
 from stellwerk.drivers.agents.conversation import Conversation, check_name
+from stellwerk.drivers.agents.refusing import refusal_told
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
     Capabilities,
@@ -116,14 +117,8 @@ class LocalDriver:
 
     async def start(self, order: StartOrder) -> None:
         """Makes the work directory, then has the agent start the run; twice is once."""
-        try:
+        with refusal_told(self._tell, self.cluster, order):
             await self._start(order)
-        except DriverError as error:
-            if error.final:
-                self._tell(StartRefused(
-                    self.cluster, order.run, order.generation, error.code, error.message
-                ))  # fmt: skip
-            raise
 
     async def _start(self, order: StartOrder) -> None:
         check_name(order.run)

@@ -24,9 +24,9 @@ from stellwerk.core.model.reports import (
     Report,
     RunReport,
     RunSample,
-    StartRefused,
 )
 from stellwerk.drivers.agents.hands import Hand
+from stellwerk.drivers.agents.refusing import refusal_told
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
     DriverError,
@@ -248,14 +248,8 @@ class SharedDriver:
         if guest is None:
             await self.own.start(order)
             return
-        try:
+        with refusal_told(self._tell, self.cluster, order):
             await guest.start(order)
-        except DriverError as error:
-            if error.final:
-                self._tell(StartRefused(
-                    self.cluster, order.run, order.generation, error.code, error.message
-                ))  # fmt: skip
-            raise
 
     async def stop(self, order: StopOrder) -> None:
         """Has a run given notice."""
