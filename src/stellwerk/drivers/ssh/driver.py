@@ -20,9 +20,9 @@ from stellwerk.core.model.reports import (
     Report,
     RunReport,
     RunSample,
-    StartRefused,
 )
 from stellwerk.drivers.agents.gang import Part
+from stellwerk.drivers.agents.refusing import refusal_told
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
     Capabilities,
@@ -272,11 +272,7 @@ class SshDriver(FollowsJobs, TidiesMachines):
         self._tell(report)
 
     def _tell(self, report: Report) -> None:
-        if not self.tell_home(report):
-            self.pass_on(report)
-
-    def pass_on(self, report: Report) -> None:
-        """Tells it whoever hears the reports."""
+        self.tell_home(report)
         self._inbox.append(report)
         self._news.set()
 
@@ -313,14 +309,8 @@ class SshDriver(FollowsJobs, TidiesMachines):
 
     async def start(self, order: StartOrder) -> None:
         """Starts a run on the machine that it was given."""
-        try:
+        with refusal_told(self._tell, self.cluster, order):
             await self._start(order)
-        except DriverError as error:
-            if error.final:
-                self._tell(StartRefused(
-                    self.cluster, order.run, order.generation, error.code, error.message
-                ))  # fmt: skip
-            raise
 
     async def _start(self, order: StartOrder) -> None:
         names = sorted({rank.node for rank in order.ranks})
