@@ -272,7 +272,11 @@ class SshDriver(FollowsJobs, TidiesMachines):
         self._tell(report)
 
     def _tell(self, report: Report) -> None:
-        self.tell_home(report)
+        if not self.tell_home(report):
+            self.pass_on(report)
+
+    def pass_on(self, report: Report) -> None:
+        """Tells it whoever hears the reports."""
         self._inbox.append(report)
         self._news.set()
 
