@@ -153,9 +153,9 @@ def _run_sentence(event: RunEvent) -> str:
             assert_never(event)
 
 
-def _told(reason: Reason) -> str:
-    return render(reason).sentence
 def _about(copy_ms: int) -> str:
     return f"about {show_duration(max(1_000, copy_ms // 1_000 * 1_000))}"
 
 
+def _told(reason: Reason) -> str:
+    return render(reason).sentence

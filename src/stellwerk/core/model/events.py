@@ -119,7 +119,6 @@ class NoticeGiven(Struct, frozen=True, tag="notice-given"):
     why: NoticeWhy
     grace_ms: int
     reason: Reason | None = None
-
     copy_ms: int = 0
 
 
@@ -130,12 +129,6 @@ class CopyTimeLearned(Struct, frozen=True, tag="copy-time-learned"):
     bytes: int
     copy_ms: int
 
-
-class RunWarned(Struct, frozen=True, tag="run-warned"):
-    """A run does what may end it, if it goes on; nothing follows from that yet."""
-
-    run: RunId
-    reason: Reason
 
 class NoticeWithdrawn(Struct, frozen=True, tag="notice-withdrawn"):
     """The cause of a notice is gone; the run goes on."""
@@ -311,6 +304,7 @@ Event = (
     | RoomClaimed
     | RunProgressed
     | NoticeGiven
+    | CopyTimeLearned
     | NoticeWithdrawn
     | ReachabilityChanged
     | RunEnded
@@ -337,7 +331,6 @@ Event = (
 class Record(Struct, frozen=True):
     """An event in the journal. ``at_ms`` never goes backwards; ``epoch`` is the leader's."""
 
-    | CopyTimeLearned
     seq: int
     at_ms: int
     epoch: int
