@@ -27,9 +27,9 @@ from stellwerk.core.state import State
 
 PROGRESS = {"Starting": 0, "SettingUp": 1, "Running": 2, "Stopping": 3, "Ended": 4}
 
-
 MATERIAL_COPY_MS = 1_000
 """What a copy takes is a new fact where it has changed by so much."""
+
 
 def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]:
     """Turns a command into what follows from it now; one that can't act is refused in words."""
@@ -126,9 +126,9 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
             return []
         case rep.Reachability():
             return _on_reachability(state, report)
-        case _:
         case rep.CopyTimed():
             return _on_copy_timed(state, report)
+        case _:
             assert_never(report)
 
 

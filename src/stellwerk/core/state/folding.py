@@ -42,9 +42,9 @@ def fold(state: State, record: ev.Record) -> None:
             ev.RunPlanned()
             | ev.RunProgressed()
             | ev.NoticeGiven()
+            | ev.CopyTimeLearned()
             | ev.NoticeWithdrawn()
             | ev.ReachabilityChanged()
-            | ev.CopyTimeLearned()
             | ev.RunEnded()
         ):
             _fold_run(state, record.at_ms, event)
@@ -215,12 +215,12 @@ RunEvent = (
     ev.RunPlanned
     | ev.RunProgressed
     | ev.NoticeGiven
+    | ev.CopyTimeLearned
     | ev.NoticeWithdrawn
     | ev.ReachabilityChanged
     | ev.RunEnded
 )
 
-    | ev.CopyTimeLearned
 
 def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
     match event:
@@ -244,18 +244,18 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
                 notice=event.why,
                 notice_ms=at_ms,
                 grace_ms=event.grace_ms,
+                copy_ms=event.copy_ms,
                 notice_reason=event.reason,
             )
             state.tell_to_stop(workload, workload.runs[-1])
+        case ev.CopyTimeLearned():
+            state.change_run(event.run, None, copy_ms=event.copy_ms)
         case ev.NoticeWithdrawn():
             run = state.workloads[workload_of(event.run)].runs[-1]
             back: Literal["Running", "SettingUp"] = "Running" if run.running_ms else "SettingUp"
-                copy_ms=event.copy_ms,
             state.change_run(
                 event.run, back, phase=back, notice="", notice_ms=0, notice_reason=None
             )
-        case ev.CopyTimeLearned():
-            state.change_run(event.run, None, copy_ms=event.copy_ms)
         case ev.ReachabilityChanged():
             state.change_run(event.run, None, reachable=event.reachable)
         case ev.RunEnded():
