@@ -17,6 +17,7 @@ GIB = 1024**3
 DEVICE = {
     "index": 0,
     "utilisation_percent": 97,
+    "memory_free_bytes": 33 * GIB,
     "processes": [
         {"pid": 1, "memory_bytes": GIB, "run": "mine"},
         {"pid": 2, "memory_bytes": 2 * GIB, "run": "mine"},
@@ -56,7 +57,7 @@ def test_memory_is_that_of_the_run_and_load_that_of_the_device(machine: Machine)
     machine.measure()
     machine.answer(DEVICE, LOST)
     assert machine.gpus.used_by("mine") == [
-        {"index": 0, "memory_bytes": 3 * GIB, "busy_percent": 97}
+        {"index": 0, "memory_bytes": 3 * GIB, "busy_percent": 97, "free_bytes": 33 * GIB}
     ]
     assert machine.gpus.used_by("other")[0]["memory_bytes"] == 0
 
@@ -66,7 +67,7 @@ def test_memory_that_the_driver_keeps_to_itself_is_not_guessed(machine: Machine)
     machine.measure()
     machine.answer({"index": 0, "processes": [{"pid": 1, "memory_bytes": None, "run": "mine"}]})
     assert machine.gpus.used_by("mine") == [
-        {"index": 0, "memory_bytes": None, "busy_percent": None}
+        {"index": 0, "memory_bytes": None, "busy_percent": None, "free_bytes": None}
     ]
 
 
@@ -117,7 +118,8 @@ def test_a_sample_tells_what_a_run_holds_on_each_gpu(own_rig: Rig, tmp_path: Pat
     while event["event"] != "sample":
         event = watcher.receive()
     first, split = event["sample"]["gpus"]
-    assert first == {"index": 0, "memory_bytes": GIB // 4, "busy_percent": 83}
+    assert (first["index"], first["memory_bytes"], first["busy_percent"]) == (0, GIB // 4, 83)
+    assert first["free_bytes"] == 24 * GIB - GIB - GIB // 2
     assert (split["index"], split["memory_bytes"]) == (1, 0)
     assert os.path.exists(pid_file)
     rig.client.ask("kill", run="g")

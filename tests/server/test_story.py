@@ -49,6 +49,15 @@ SENTENCES = [
     ),
     (ev.NoticeWithdrawn(RUN), "run 2 need not stop any more"),
     (
+        ev.RunWarned(
+            RUN,
+            Reason(
+                "gpu_over_asked", {"gpu": "1", "used_bytes": 14 << 30, "asked_bytes": 10 << 30}
+            ),
+        ),
+        "run 2 was warned: it holds 14 GiB of GPU 1 and asked for 10 GiB",
+    ),
+    (
         ev.ReachabilityChanged(RUN, reachable=False),
         "the machine of run 2 can't be reached; nothing ends",
     ),

@@ -136,6 +136,7 @@ class Usage(Struct, kw_only=True):
     peak_memory_bytes: int = 0
     peak_processes: int = 0
     peak_gpu_memory_bytes: int | None = None
+    peak_gpu_card_bytes: int | None = None
 
 
 class Headline(Struct, kw_only=True):
@@ -214,6 +215,7 @@ class RunView(Struct):
     end: End | None = None
     reason: RenderedReason | None = None
     decision: str = ""
+    warning: RenderedReason | None = None
 
 
 class Snapshot(Struct):

@@ -122,6 +122,9 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
             return _ended(state, state.workloads[workload_of(report.run)], run, end, now_ms)
         case rep.RuleHeld():
             return _on_rule_held(state, report)
+        case rep.RunWarned():
+            run = _live(state, report.run, report.generation)
+            return [] if run is None or run.notice else [ev.RunWarned(run.id, report.reason)]
         case rep.Inventory() | rep.RunSample():
             return []
         case rep.Reachability():

@@ -24,6 +24,7 @@ from stellwerk.core.recover.abort import should_abort
 from stellwerk.core.state import State
 from stellwerk.drivers.base import Driver, DriverError
 from stellwerk.engine.clock import Clock
+from stellwerk.engine.gpu_watch import GpuWatch
 from stellwerk.telemetry.record import RunRecord
 
 log = logging.getLogger("stellwerk.engine")
@@ -77,6 +78,7 @@ class Measures:
         self._live: dict[RunId, _Followed] = {}
         self._past: OrderedDict[RunId, Telemetry] = OrderedDict()
         self._some = asyncio.Event()
+        self._gpus = GpuWatch(report)
 
     def start(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
         """Starts following; cancel the task to end it."""
@@ -93,6 +95,7 @@ class Measures:
             if isinstance(event, ev.RunProgressed | ev.NoticeGiven | ev.NoticeWithdrawn):
                 self._notice(event.run, state)
             elif isinstance(event, ev.RunEnded) and event.run in self._live:
+                self._gpus.end(event.run)
                 self._live[event.run].has_ended = True
                 self._live[event.run].due_ms = 0
 
@@ -104,6 +107,7 @@ class Measures:
         followed = self._live.get(run_id)
         if followed is None:
             followed = self._live[run_id] = _Followed(workload, run)
+            self._gpus.begin(run, workload.name, state.clusters.get(run.allocation.cluster))
             self._some.set()
         is_running = run.phase == "Running" and not run.notice
         if is_running and not followed.is_running:
@@ -118,6 +122,7 @@ class Measures:
         if followed is not None and followed.cluster == sample.cluster:
             followed.record.take(sample, is_running=followed.is_running)
             self._ask_rules(followed)
+            self._gpus.take(sample)
 
     def usage(self, run: RunId) -> Usage | None:
         """What a live run uses, or used last; None for one that isn't followed."""
@@ -237,6 +242,7 @@ def with_peaks(end: RunEnd, usage: Usage) -> RunEnd:
         peak_memory_bytes=max(end.peak_memory_bytes, usage.peak_memory_bytes),
         peak_processes=max(end.peak_processes, usage.peak_processes),
         peak_gpu_memory_bytes=max(end.peak_gpu_memory_bytes, usage.peak_gpu_memory_bytes or 0),
+        peak_gpu_card_bytes=max(end.peak_gpu_card_bytes, usage.peak_gpu_card_bytes or 0),
         cpu_ms=max(end.cpu_ms, usage.cpu_ms),
     )
 

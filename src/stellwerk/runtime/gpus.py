@@ -45,12 +45,15 @@ class Gpus:
             go_on()
 
     def used_by(self, run: str) -> list[JSONObject]:
-        """Each GPU of the machine: memory that the run holds on it, and how busy all of it is."""
+        """Each GPU of the machine: memory that the run holds on it, how busy all of it is, and what
+        is free of it.
+        """
         return [
             {
                 "index": gpu["index"],
                 "memory_bytes": _held(gpu.get("processes") or (), run),
                 "busy_percent": gpu.get("utilisation_percent"),
+                "free_bytes": gpu.get("memory_free_bytes"),
             }
             for gpu in self._seen
             if not gpu.get("trouble")

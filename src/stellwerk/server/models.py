@@ -212,6 +212,7 @@ class RunView(msgspec.Struct, frozen=True):
     end: EndView | None
     reason: RenderedReason | None
     decision: str
+    warning: RenderedReason | None = None
 
 
 class Moment(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_bytes: int
     peak_processes: int
     peak_gpu_memory_bytes: int | None = None
+    peak_gpu_card_bytes: int | None = None
 
 
 def metric_view(metric: Metric) -> MetricView:
@@ -67,4 +68,5 @@ def usage_view(run: Run | None, sampled: Usage | None) -> UsageView | None:
         peak_memory_bytes=end.peak_memory_bytes,
         peak_processes=end.peak_processes,
         peak_gpu_memory_bytes=end.peak_gpu_memory_bytes or None,
+        peak_gpu_card_bytes=end.peak_gpu_card_bytes or None,
     )

@@ -241,6 +241,7 @@ def run_view(run: Run) -> models.RunView:
         end=end_view(run.end) if run.end else None,
         reason=render(run.reason) if run.reason else None,
         decision=run.decision,
+        warning=render(run.warning) if run.warning else None,
     )
 
 

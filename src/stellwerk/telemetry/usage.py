@@ -64,6 +64,7 @@ def _next(before: Usage | None, sample: RunSample) -> Usage:
     used = [gpu for gpu in sample.gpus if gpu.memory_bytes]
     busy = [gpu.busy_percent for gpu in used if gpu.busy_percent is not None]
     peak_gpu = _larger(gpu_bytes, before.peak_gpu_memory_bytes if before else None)
+    card = max(held, default=None)
     return Usage(
         at_ms=sample.at_ms,
         memory_bytes=sample.memory_bytes,
@@ -79,6 +80,7 @@ def _next(before: Usage | None, sample: RunSample) -> Usage:
         ),
         peak_processes=max(sample.processes, before.peak_processes if before else 0),
         peak_gpu_memory_bytes=peak_gpu,
+        peak_gpu_card_bytes=_larger(card, before.peak_gpu_card_bytes if before else None),
     )
 
 

@@ -51,6 +51,7 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("task", show.task.strip() if len(show.task.strip().splitlines()) == 1 else ""),
         ("element", _element(show.element)),
         ("uses", _uses(show.usage)),
+        ("warning", _warning(show.runs)),
         ("code", code),
         ("wishes", ", ".join(show.wishes)),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(show.labels.items()))),
@@ -91,6 +92,14 @@ def _element(element: ArrayPart | None) -> str:
         return ""
     values = " ".join(f"{name}={value}" for name, value in element.env.items())
     return f"index {element.index}, one of {element.count:,}" + (f": {values}" if values else "")
+
+
+def _warning(runs: list[RunView]) -> str:
+    """What the newest run was told that may end it, with what helps, while it goes on."""
+    last = runs[-1] if runs else None
+    if last is None or last.warning is None or last.end is not None:
+        return ""
+    return f"{last.warning.sentence}: {last.warning.remedy}"
 
 
 def _uses(usage: Usage | None) -> str:

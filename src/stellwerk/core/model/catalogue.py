@@ -10,6 +10,7 @@ import re
 from stellwerk.core.model.data_catalogue import OF_DATA
 from stellwerk.core.model.endings import ENDED
 from stellwerk.core.model.gates_catalogue import OF_GATES
+from stellwerk.core.model.gpu_catalogue import OF_GPUS
 from stellwerk.core.model.people_catalogue import OF_PEOPLE
 from stellwerk.core.model.placing_catalogue import OF_MOVES
 from stellwerk.core.model.quantity import show_bytes, show_duration
@@ -236,6 +237,7 @@ CATALOGUE: dict[str, Entry] = {
     **REFUSALS,
     **OF_GATES,
     **OF_PEOPLE,
+    **OF_GPUS,
     **OF_DATA,
     **OF_STANDING,
     **OF_MOVES,

@@ -130,6 +130,13 @@ class CopyTimeLearned(Struct, frozen=True, tag="copy-time-learned"):
     copy_ms: int
 
 
+class RunWarned(Struct, frozen=True, tag="run-warned"):
+    """A run does what may end it, if it goes on; nothing follows from that yet."""
+
+    run: RunId
+    reason: Reason
+
+
 class NoticeWithdrawn(Struct, frozen=True, tag="notice-withdrawn"):
     """The cause of a notice is gone; the run goes on."""
 
@@ -306,6 +313,7 @@ Event = (
     | NoticeGiven
     | CopyTimeLearned
     | NoticeWithdrawn
+    | RunWarned
     | ReachabilityChanged
     | RunEnded
     | Requeued

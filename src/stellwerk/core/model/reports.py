@@ -1,6 +1,7 @@
 """What was seen of the world: late, doubled or lost, a report must never do harm.
 
-Drivers tell all of it but ``RuleHeld``, which the watch over a run's telemetry tells.
+Drivers tell all of it but ``RuleHeld`` and ``RunWarned``, which the watch over a run's telemetry
+tells.
 """
 
 from typing import Literal
@@ -117,6 +118,15 @@ class RuleHeld(Struct, frozen=True, tag="rule-held"):
     reason: Reason
 
 
+class RunWarned(Struct, frozen=True, tag="run-warned"):
+    """A run was seen to do what may end it, if it goes on."""
+
+    cluster: str
+    run: RunId
+    generation: int
+    reason: Reason
+
+
 Report = (
     RunReport
     | ClusterReport
@@ -126,4 +136,5 @@ Report = (
     | RunSample
     | CopyTimed
     | RuleHeld
+    | RunWarned
 )

@@ -21,18 +21,21 @@ class Metric(Struct, frozen=True):
 
 
 class GpuUse(Struct, frozen=True, omit_defaults=True):
-    """One device of a machine: memory that the run holds on it, and how busy all of it is."""
+    """One device of a machine: memory that the run holds on it, how busy all of it is, and what of
+    its memory is free.
+    """
 
     index: int
     memory_bytes: int | None = None
     busy_percent: int | None = None
+    free_bytes: int | None = None
 
 
 class Usage(Struct, frozen=True):
     """What a run uses, as last sampled at ``at_ms``, and the most it was seen to use.
 
     ``cpus`` is how many processors it kept busy between the last two samples; what only a GPU could
-    tell is None without one.
+    tell is None without one. ``peak_gpu_card_bytes`` is the most on any one device.
     """
 
     at_ms: int
@@ -45,6 +48,7 @@ class Usage(Struct, frozen=True):
     peak_memory_bytes: int = 0
     peak_processes: int = 0
     peak_gpu_memory_bytes: int | None = None
+    peak_gpu_card_bytes: int | None = None
 
 
 class Telemetry(Struct, frozen=True):

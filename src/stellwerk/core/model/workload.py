@@ -52,7 +52,7 @@ class RunEnd(Struct, frozen=True, omit_defaults=True):
     complete checkpoint was written during this run. ``oom_kills``: what the kernel killed on the
     machine for want of memory while the run was going on. ``of_machine``: the runtime itself could
     not do its part. ``disk_free_bytes``: what was left at the end where runs write (None: not
-    known).
+    known). ``peak_gpu_card_bytes``: the most that it held of any one device.
     """
 
     how: str
@@ -74,6 +74,7 @@ class RunEnd(Struct, frozen=True, omit_defaults=True):
     disk_free_bytes: int | None = None
     peak_processes: int = 0
     peak_gpu_memory_bytes: int = 0
+    peak_gpu_card_bytes: int = 0
 
     @property
     def got_further(self) -> bool:
@@ -86,6 +87,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
 
     ``grace_ms`` is what a run that was given notice has from ``notice_ms`` on, and
     ``notice_reason`` says more than ``notice`` about why. ``holding`` is its part of quota.
+    ``warning`` is what it was last told may end it.
     ``copy_ms`` is what its machine is needed for after its end: a notice that its grace and this
     must fit into is given so much earlier.
     """
@@ -109,6 +111,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     reachable: bool = True
     holding: Holding | None = None
     copy_ms: int = 0
+    warning: Reason | None = None
 
     @property
     def leaves_in_ms(self) -> int:

@@ -44,6 +44,7 @@ def fold(state: State, record: ev.Record) -> None:
             | ev.NoticeGiven()
             | ev.CopyTimeLearned()
             | ev.NoticeWithdrawn()
+            | ev.RunWarned()
             | ev.ReachabilityChanged()
             | ev.RunEnded()
         ):
@@ -217,6 +218,7 @@ RunEvent = (
     | ev.NoticeGiven
     | ev.CopyTimeLearned
     | ev.NoticeWithdrawn
+    | ev.RunWarned
     | ev.ReachabilityChanged
     | ev.RunEnded
 )
@@ -256,6 +258,8 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
             state.change_run(
                 event.run, back, phase=back, notice="", notice_ms=0, notice_reason=None
             )
+        case ev.RunWarned():
+            state.change_run(event.run, None, warning=event.reason)
         case ev.ReachabilityChanged():
             state.change_run(event.run, None, reachable=event.reachable)
         case ev.RunEnded():

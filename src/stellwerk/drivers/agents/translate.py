@@ -123,6 +123,7 @@ def sample_of(cluster: str, push: JSONObject, ahead_ms: int = 0) -> RunSample:
                 index=_number(gpu.get("index")),
                 memory_bytes=_optional_number(gpu.get("memory_bytes")),
                 busy_percent=_optional_number(gpu.get("busy_percent")),
+                free_bytes=_optional_number(gpu.get("free_bytes")),
             )
             for gpu in sample.get("gpus") or ()
         ),
