@@ -64,6 +64,7 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             | ev.NoticeGiven()
             | ev.CopyTimeLearned()
             | ev.NoticeWithdrawn()
+            | ev.RunWarned()
             | ev.ReachabilityChanged()
             | ev.RunEnded()
         ):
@@ -117,6 +118,7 @@ RunEvent = (
     | ev.NoticeGiven
     | ev.CopyTimeLearned
     | ev.NoticeWithdrawn
+    | ev.RunWarned
     | ev.ReachabilityChanged
     | ev.RunEnded
 )
@@ -144,6 +146,8 @@ def _run_sentence(event: RunEvent) -> str:
             return f"{told} takes {_about(event.copy_ms)} to be copied"
         case ev.NoticeWithdrawn():
             return f"run {number} need not stop any more"
+        case ev.RunWarned():
+            return f"run {number} was warned: {_told(event.reason)}"
         case ev.ReachabilityChanged():
             again = "can be reached again" if event.reachable else "can't be reached; nothing ends"
             return f"the machine of run {number} {again}"
