@@ -133,3 +133,12 @@ def test_nothing_is_started_in_the_place_of_somebody_elses_server(
     found = stw("ps")
     assert found.code == 6
     assert "error[server/not-running]  the server of" in found.err
+
+
+def test_root_is_told_how_everyone_is_kept(stw: Stw) -> None:
+    """The unit names the server and the people; what isn't said is asked for."""
+    found = stw("agent", "everyone", "--people", "@lab,ben", "--server", "/run/s.sock", "--unit")
+    assert "--server /run/s.sock --people=@lab --people=ben\n" in found.out
+    assert stw("agent", "everyone", "--people", " ", "--server", "/s").err.startswith(
+        "error[people/nobody]  nobody is named"
+    )

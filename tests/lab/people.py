@@ -57,6 +57,7 @@ class Person:
             "PYTHONPATH": str(REPOSITORY / "src"),
             "STELLWERK_MACHINE_CONFIG": str(self._house.settings),
             "STELLWERK_CLAIMS": str(self._house.claims),
+            "STELLWERK_PEOPLE_SOCKET": str(self._house.ask_at),
         }
         inside = ["nsenter", "-t", str(self._house.pid), "-m", f"--wd={self.home}"]
         as_user = ["setpriv", "--reuid", uid, "--regid", uid, "--init-groups"]
@@ -84,6 +85,7 @@ class House:
         self.settings = folder / "config.toml"
         self.socket = folder / "run" / "server.sock"
         self.claims = folder / "claims"
+        self.ask_at = folder / "people" / "ask.sock"
         self.people = {name: Person(self, name) for name in PEOPLE}
         self._make(settings)
         self._keeper = subprocess.Popen(
@@ -95,6 +97,26 @@ class House:
         assert self._keeper.stdout is not None
         if self._keeper.stdout.readline() != "ready\n":
             pytest.skip("a mount namespace with other users can't be made here")
+
+    def serve_people(self, *named: str) -> "subprocess.Popen[str]":
+        """Runs the service that keeps people's runtimes, as root; waits until it can be asked."""
+        env = {
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(REPOSITORY / "src"),
+            "STELLWERK_MACHINE_CONFIG": str(self.settings),
+            "STELLWERK_CLAIMS": str(self.claims),
+            "STELLWERK_PEOPLE_SOCKET": str(self.ask_at),
+        }
+        python = str(REPOSITORY / ".venv" / "bin" / "python")
+        service = subprocess.Popen(
+            ["nsenter", "-t", str(self.pid), "-m", "--wd=/", python, "-m", "stellwerk.cli", "agent",
+             "everyone", "--folder", str(self.folder / "asked"), *map("--people={}".format, named)],
+            env=env, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert service.stderr is not None
+        said = service.stderr.readline()
+        assert "people ask at" in said, said
+        return service
 
     def uid(self, name: str) -> int:
         """A user's number, which is that of their group too."""

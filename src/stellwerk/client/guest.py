@@ -1,9 +1,10 @@
 """Keeps one's own runtime connected to a server that several people share.
 
-`python -m stellwerk.client.guest` is a process of the person's own: it starts a hand of the runtime
-in the person's folders, calls the server and passes bytes between the two. When the server ends, it
-calls again until one is there; what runs goes on meanwhile. It ends when it is told to (SIGTERM),
-or when the server doesn't want it.
+`python -m stellwerk.client.guest FOLDER` is a process of the person's own: it starts a hand of the
+runtime in the person's folders, calls the server and passes bytes between the two. Without a folder
+it finds that itself: so the machine's service starts it, which may not look into a home. When the
+server ends, it calls again until one is there; what runs goes on meanwhile. It ends when it is told
+to (SIGTERM), or when the server doesn't want it.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from typing import IO
 from urllib.parse import urlencode
 
 from stellwerk.client.connection import CutOffError, Saying, Stream, Transport, UnreachableError
+from stellwerk.client.parts import decode
 from stellwerk.client.refusals import ApiError, refusal
 from stellwerk.client.server_wire import ServerStatus
 from stellwerk.config import Settings, clean_environment, load, machine_id
@@ -70,10 +72,6 @@ def start(settings: Settings, server: ServerStatus) -> bool:
     folder = _made(folder_of(settings, server.home), settings.home)
     if pid_of(folder):
         return False
-    env = clean_environment(settings, os.environ)
-    env |= {"STELLWERK_HOME": settings.home, "STELLWERK_SOCKET": settings.socket}
-    if paths := os.environ.get("PYTHONPATH"):
-        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
     with open(os.path.join(folder, LOG), "ab") as log:
         subprocess.Popen(
             [sys.executable, "-P", "-m", "stellwerk.client.guest", folder],
@@ -81,10 +79,18 @@ def start(settings: Settings, server: ServerStatus) -> bool:
             stdout=log,
             stderr=log,
             cwd="/",
-            env=env,
+            env=_environment(settings),
             start_new_session=True,
         )
     return True
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    env = clean_environment(settings, os.environ)
+    env |= {"STELLWERK_HOME": settings.home, "STELLWERK_SOCKET": settings.socket}
+    if paths := os.environ.get("PYTHONPATH"):
+        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
+    return env
 
 
 def stop(folder: str) -> int:
@@ -223,9 +229,40 @@ def _in_background(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+def _as_the_service_starts_it(settings: Settings) -> str:
+    """Waits for the server, then has the folder, the log and the environment of any other start.
+
+    The machine's service knows nothing of all that: it lies in this person's home.
+    """
+    transport, delay = Transport(settings.socket), RETRY_FIRST_S
+    while True:
+        with contextlib.suppress(UnreachableError):
+            answer = transport.request("GET", "/v1/server", None, {})
+            if answer.status < 400:
+                break
+            raise refusal(answer.status, answer.body)
+        time.sleep(delay)
+        delay = min(delay * 2, RETRY_MOST_S)
+    transport.close()
+    server = decode(answer.body, ServerStatus)
+    folder = _made(folder_of(settings, server.home), settings.home)
+    env = _environment(settings)
+    os.environ.clear()
+    os.environ.update(env)
+    log = os.open(os.path.join(folder, LOG), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for number in (1, 2):
+        os.dup2(log, number)
+    os.close(log)
+    return folder
+
+
 def main() -> int:
     """Be the process that keeps a folder's runtime connected; the exit status."""
-    folder, settings = sys.argv[1], load()
+    try:
+        settings = load()
+        folder = sys.argv[1] if len(sys.argv) > 1 else _as_the_service_starts_it(settings)
+    except StellwerkError as error:
+        return _told(error)
     with open(os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o600), "r+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -239,9 +276,13 @@ def main() -> int:
         try:
             guest.serve()
         except ApiError as error:
-            sys.stderr.write("\n".join(str(problem) for problem in error.problems) + "\n")
-            return error.exit_code
+            return _told(error)
     return 0
+
+
+def _told(error: StellwerkError) -> int:
+    sys.stderr.write("\n".join(str(problem) for problem in error.problems) + "\n")
+    return error.exit_code if isinstance(error, ApiError) else 1
 
 
 if __name__ == "__main__":

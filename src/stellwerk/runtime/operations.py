@@ -87,6 +87,9 @@ def _read_start(request: JSONObject) -> _Asked:
     raw = request.get("spec")
     if not isinstance(raw, dict):
         raise Refused("spec_invalid", "`spec` is no object")
+    person, own = request.get("person"), system.user_name(os.getuid())
+    if person is not None and person != own:
+        raise Refused("not_yours", f"the order is for {person}, and this runtime is {own}'s")
     problems: list[tuple[str, str]] = []
 
     def complain(field: str, message: str) -> None:

@@ -151,12 +151,19 @@ class Conversation:
 
     # orders
 
-    async def start(self, order: StartOrder, additions: Mapping[str, Any]) -> None:
-        """Has the agent start a run, with what was laid out for it; twice is once."""
+    async def start(
+        self, order: StartOrder, additions: Mapping[str, Any], *, person: str = ""
+    ) -> None:
+        """Has the agent start a run, with what was laid out for it; twice is once.
+
+        With a ``person`` it refuses unless it is theirs.
+        """
         self.epoch = max(self.epoch, order.epoch)
         sent: JSONObject = {"spec": {**spec_of(order), **additions}, "secrets": order.secrets}
         if order.secret_files:
             sent["secret_files"] = order.secret_files
+        if person:
+            sent["person"] = person
         answer = await self.ask("start", **sent)
         if answer.get("existing"):
             self._take(answer)

@@ -91,7 +91,7 @@ class Guest:
             check_name(order.resumes)
             spec["resume_from"] = f"{home}/checkpoints/{order.resumes}"
         try:
-            await self.talk.start(order, {**spec, **layout.spec})
+            await self.talk.start(order, {**spec, **layout.spec}, person=self.person)
         except DriverError as error:
             if error.final and made:
                 with contextlib.suppress(DriverError):
