@@ -41,8 +41,8 @@ class ControlPlane:
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
         self.folder = folder
-        self.port = _free_port()
-        self.etcd_port = _free_port()
+        self.port = free_port()
+        self.etcd_port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.tokens: dict[str, tuple[str, str]] = {ADMIN: ("admin", "system:masters")}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -91,16 +91,16 @@ class ControlPlane:
             self._run(
                 "kube-controller-manager",
                 *common,
-                f"--secure-port={_free_port()}",
+                f"--secure-port={free_port()}",
                 "--controllers=*,-nodeipam",
                 f"--service-account-private-key-file={self.folder / 'service.key'}",
             )
         if scheduler:
-            self._run("kube-scheduler", *common, f"--secure-port={_free_port()}")
+            self._run("kube-scheduler", *common, f"--secure-port={free_port()}")
 
     def start_etcd(self) -> None:
         """Starts the store of the API server, without waiting for the disk."""
-        here, peers = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, _free_port()))
+        here, peers = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, free_port()))
         self._run(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
@@ -225,7 +225,8 @@ def a_control_plane(folder: Path, name: str, *, scheduler: bool = True) -> Itera
         plane.stop_all()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
