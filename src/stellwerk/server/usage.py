@@ -12,6 +12,7 @@ import msgspec
 
 from stellwerk.core.model.limits import gpus_of
 from stellwerk.core.model.workload import Run, Workload
+from stellwerk.server.every_run import with_every_run
 from stellwerk.server.services import Services
 from stellwerk.server.views import began_ms
 from stellwerk.store import WorkloadFilter
@@ -59,12 +60,12 @@ async def used(
 
 
 def all_workloads(services: Services, owner: str = "") -> Iterator[Workload]:
-    """All that there are and were, of everybody or of one, a page at a time."""
+    """All that there are and were with all their runs, of everybody or of one."""
     after = 0
     while True:
         wanted = WorkloadFilter(live=False, owner=owner, after=after, limit=PAGE)
         rows = services.store.workloads(wanted)
-        yield from (row.workload for row in rows)
+        yield from (with_every_run(row.workload, services.store) for row in rows)
         if len(rows) < PAGE:
             return
         after = rows[-1].workload.order
