@@ -255,6 +255,7 @@ class Show(Headline, kw_only=True):
     seq: int = 0
     wishes: list[str] = []
     checkpoint: Checkpoint | None = None
+    gpu_advice: str = ""
 
 
 class ShortfallView(Struct):
@@ -333,6 +334,7 @@ class Explained(Struct):
     passed_until_ms: int | None = None
     wishes: list[str] = []
     standing: Standing | None = None
+    gpu_advice: str = ""
 
 
 class EventRecord(Struct):

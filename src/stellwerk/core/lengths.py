@@ -28,6 +28,7 @@ from stellwerk.core.model.lengths import (
     Work,
 )
 from stellwerk.core.model.workload import Workload
+from stellwerk.core.peaks import Peaks
 
 BASES: tuple[Basis, ...] = ("task", "name", "script", "shape", "owner", "anybody")
 ONCE = 1000
@@ -101,6 +102,14 @@ def teaches(workload: Workload) -> bool:
     return workload.phase in ("Succeeded", "Failed") and ran_ms(workload) > 0
 
 
+def learn_peak(history: History, workload: Workload) -> None:
+    """Takes into account how much of a GPU work held that came to a good end."""
+    most = max((run.end.peak_gpu_card_bytes for run in workload.runs if run.end), default=0)
+    if most and workload.phase == "Succeeded":
+        work = Work(workload.project, workload.owner, workload.name, workload.task)
+        history.peaks.learn(own_keys(work), most)
+
+
 def limit_of(time_limit_ms: int, grace_ms: int) -> int:
     """How long a run may last at most, its grace and all; 0 for any time."""
     return time_limit_ms + grace_ms if time_limit_ms else 0
@@ -122,11 +131,15 @@ def trusted_ms(
 
 
 class History:
-    """Past lengths by key, and how right predictions were by what they rested on."""
+    """Past lengths by key, and how right predictions were by what they rested on.
+
+    ``peaks`` is how much GPU memory work held.
+    """
 
     def __init__(self, image: HistoryImage | None = None) -> None:
         self._sketches = dict(image.sketches) if image is not None else {}
         self.calibration = dict(image.calibration) if image is not None else {}
+        self.peaks = Peaks(image.gpu_peaks if image is not None else None)
         self.version = 0
 
     def sketches(self) -> dict[str, Sketch]:
@@ -135,7 +148,7 @@ class History:
 
     def image(self) -> HistoryImage:
         """What a restart goes on from."""
-        return HistoryImage(dict(self._sketches), dict(self.calibration))
+        return HistoryImage(dict(self._sketches), dict(self.calibration), self.peaks.image())
 
     def learn(self, keys: Keys, ms: int) -> None:
         """Takes one end into account, after comparing it with what was expected."""

@@ -259,6 +259,7 @@ class Show(Headline, frozen=True, kw_only=True):
     seq: int
     wishes: list[str] = []
     checkpoint: CheckpointView | None = None
+    gpu_advice: str = ""
 
 
 class ShortfallView(msgspec.Struct, frozen=True):
@@ -373,6 +374,7 @@ class Explain(msgspec.Struct, frozen=True):
     passed_until_ms: int | None = None
     wishes: list[str] = []
     standing: StandingView | None = None
+    gpu_advice: str = ""
 
 
 class EventView(msgspec.Struct, frozen=True):

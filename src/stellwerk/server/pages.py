@@ -14,9 +14,11 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.model.workload import Phase, Workload
+from stellwerk.core.peaks import Peaks
 from stellwerk.core.view import View
 from stellwerk.drivers.base import Folders
 from stellwerk.server import fleet_models, models, story, views
+from stellwerk.server.gpu_advice import advice_for
 from stellwerk.server.telemetry_views import metric_view
 from stellwerk.server.waiting import Waiting
 from stellwerk.store import Store, StoreError, Wait, WorkloadFilter
@@ -57,8 +59,10 @@ class Pages:
         store: Store,
         usage_of: Callable[[RunId], Usage | None],
         now_ms: Callable[[], int],
+        peaks: Callable[[], Peaks] = Peaks,
     ) -> None:
         self._store = store
+        self._peaks = peaks
         self._usage_of = usage_of
         self._now_ms = now_ms
         self._shapes: dict[ShapeId, Shape] = {}
@@ -122,6 +126,7 @@ class Pages:
             metrics={name: metric_view(metric) for name, metric in told.metrics.items()},
             position=self._position(workload),
             timeline=story.timeline(self._store.story(workload.id), self._name_of),
+            gpu_advice=advice_for(self._peaks(), workload, shape),
             seq=seq,
             wishes=list(told_wishes(shape.wishes)) if shape else [],
         )
@@ -150,6 +155,7 @@ class Pages:
             position=self._position(workload),
             seq=seq,
             current=self._current(workload, shape, view) if wait and not run else None,
+            gpu_advice=advice_for(self._peaks(), workload, shape),
             wishes=list(told_wishes(shape.wishes)) if shape else [],
         )
 

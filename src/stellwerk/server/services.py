@@ -177,7 +177,7 @@ class Services:
         self.feed = Feed(engine, store.records_page, store.seq())
         self.tally = Tally(self._live_or_known)
         self.feed.listeners.append(self.tally.take)
-        self.pages = Pages(store, engine.usage, clock.now_ms)
+        self.pages = Pages(store, engine.usage, clock.now_ms, lambda: engine.lengths.peaks)
         self.tails = Tails(self.driver)
         self.gate = Gate()
         self._keys = Keys(store.blobs)

@@ -14,6 +14,7 @@ from litestar.params import SkipValidation
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import BlobHash, WorkloadId
+from stellwerk.core.model.lengths import Work
 from stellwerk.server import planning
 from stellwerk.server.accept import (
     Accepted,
@@ -31,6 +32,7 @@ from stellwerk.server.arrays import (
     resolve_after,
     with_array_ids,
 )
+from stellwerk.server.gpu_advice import advice, asked_of
 from stellwerk.server.ids import Ids
 from stellwerk.server.models import PlanAnswer, SubmitItem, SubmittedMany, Told
 from stellwerk.server.outlook import Outlook, forecast_view
@@ -42,6 +44,7 @@ from stellwerk.server.waiting_limit import check_waiting
 from stellwerk.store import Ack, NewCommand
 
 FIRST_FACTS_S = 3.0
+MOST_ADVICE = 20
 
 
 class Submits:
@@ -70,7 +73,8 @@ class Submits:
             ids = [self._ids.give(now_ms) for _ in elements]
             commands = await asyncio.to_thread(self._commands, elements, ids, actor, now_ms)
             acks = await self._services.take(commands)
-        return _answer(acks, accepted)
+        notices = [*_notices(accepted), *self._advice(accepted, caller)]
+        return _answer(acks, notices)
 
     async def plan(self, item: SubmitItem, caller: Caller, outlook: Outlook) -> PlanAnswer:
         """Says what would become of an item if it were submitted now; raises as `submit` would."""
@@ -79,11 +83,23 @@ class Submits:
         await self._services.settled(SETTLE_S)
         one = await asyncio.to_thread(self._accept_unsent, item, caller)
         found = await planning.look(self._services.engine, item, one)
-        told = planning.answer(found, one, _notices([one]), self._services.feed.seq)
+        notices = [*_notices([one]), *self._advice([one], caller)]
+        told = planning.answer(found, one, notices, self._services.feed.seq)
         if found.starts_now:
             return told
         starts = await outlook.of_one_more(caller.actor.name, one.name, one.lowered)
         return msgspec.structs.replace(told, forecast=starts and forecast_view(starts))
+
+    def _advice(self, accepted: Sequence[Accepted], caller: Caller) -> list[Told]:
+        """Says once of each name how much GPU memory is asked for and was never used."""
+        found: dict[str, Told] = {}
+        for one in accepted:
+            asked = asked_of(one.lowered.shape)
+            if asked and one.name not in found and len(found) < MOST_ADVICE:
+                work = Work(PROJECT, caller.actor.name, one.name, "")
+                message = advice(self._services.engine.lengths.peaks, work, asked)
+                found[one.name] = Told("gpu/asks-much", message, "")
+        return [told for told in found.values() if told.message]
 
     async def accepted(self, item: SubmitItem, caller: Caller) -> Accepted:
         """What would be submitted of an item, which isn't; raises as `submit` would."""
@@ -175,13 +191,13 @@ def _submit(element: Element, workload: WorkloadId, task: BlobHash) -> Submit:
     )
 
 
-def _answer(acks: Sequence[Ack], accepted: Sequence[Accepted]) -> SubmittedMany:
+def _answer(acks: Sequence[Ack], notices: list[Told]) -> SubmittedMany:
     return SubmittedMany(
         ids=[ack.id for ack in acks],
         names=[ack.name for ack in acks],
         repeated=sum(ack.repeated for ack in acks),
         submitted_ms=min((ack.at_ms for ack in acks), default=0),
-        notices=_notices(accepted),
+        notices=notices,
     )
 
 

@@ -52,6 +52,7 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("element", _element(show.element)),
         ("uses", _uses(show.usage)),
         ("warning", _warning(show.runs)),
+        ("advice", show.gpu_advice),
         ("code", code),
         ("wishes", ", ".join(show.wishes)),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(show.labels.items()))),

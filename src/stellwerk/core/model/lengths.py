@@ -4,6 +4,8 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from stellwerk.core.model.peaks import Peak
+
 Basis = Literal["task", "name", "script", "shape", "owner", "anybody", "guess"]
 """What the nearest work was that is known: this very task under this name; this owner's work of
 this name; this task under any name; this owner's work of this shape; this owner's; anybody's;
@@ -80,7 +82,10 @@ class Calibration(Struct, frozen=True):
 
 
 class HistoryImage(Struct, frozen=True):
-    """All that is kept of past lengths; those that were added to last come last."""
+    """All that is kept of past lengths, and of how much GPU memory work held; those that were added
+    to last come last.
+    """
 
     sketches: dict[str, Sketch] = {}
     calibration: dict[Basis, Calibration] = {}
+    gpu_peaks: dict[str, Peak] = {}

@@ -6,7 +6,7 @@ from typing import Literal, assert_never
 from msgspec.structs import replace
 
 from stellwerk.core.budgets import add_run
-from stellwerk.core.lengths import keys_of_workload, ran_ms, teaches
+from stellwerk.core.lengths import keys_of_workload, learn_peak, ran_ms, teaches
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
@@ -326,4 +326,5 @@ def _fold_end(state: State, at_ms: int, event: ev.WorkloadEnded) -> None:
     changed = state.change(workload, phase=event.phase, reasons=(event.reason,), ended_ms=at_ms)
     if teaches(changed):
         state.lengths.learn(keys_of_workload(changed), ran_ms(changed))
+        learn_peak(state.lengths, changed)
     state.leave(changed)
