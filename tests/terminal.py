@@ -102,13 +102,15 @@ def _terminal() -> str:
         stdout=subprocess.PIPE,
         env={**os.environ, "ROOM": " " * ROOM},
     )
-    _KEPT.append(process)
+    atexit.register(_end, process)
     assert process.stdout is not None
     assert process.stdout.readline() == b"listens\n"
     return path
 
 
-_KEPT: list[subprocess.Popen[bytes]] = []
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends it by the end of its standard input, and waits for it."""
+    process.communicate()
 
 
 def serve(path: str) -> None:
