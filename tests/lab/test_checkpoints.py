@@ -210,4 +210,8 @@ def test_what_rank_0_saves_is_on_both_machines_when_a_gang_goes_on(person: Perso
     person.stw("cluster", "resume", "lab", name)
     wait_until(lambda: bool(began(2, 0) and began(2, 1)), "both go on", PATIENCE_S)
     last = str(saved(1)[-1])
+    second = person.show("pair")["nodes"][1]
+    assert person.stw("logs", "pair", "--node", second) == person.stw("logs", "pair", "--node", "1")
+    person.stw("cp", f"pair:checkpoints:step-{last}.pt", "its.pt", "--node", second)
+    assert (person.work / "its.pt").stat().st_size == 1000
     assert (began(2, 0), began(2, 1)) == ([last], [last])

@@ -1,6 +1,8 @@
 """What a shell completes beside names of workloads: files, places in a job, clusters and nodes."""
 
+import os
 from collections.abc import Sequence
+from functools import partial
 
 import click
 from click.shell_completion import CompletionItem
@@ -49,6 +51,13 @@ def complete_nodes(_ctx: click.Context, _param: click.Parameter, incomplete: str
     return _starting(remembered("nodes", _nodes), incomplete)
 
 
+def complete_own_nodes(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The machines of the job that is named before."""
+    name = str(ctx.params.get("name") or ctx.params.get("source") or "").partition(":")[0]
+    told = remembered(f"nodes of {name.replace(os.sep, '_')}", partial(_own_nodes, name))
+    return _starting(told, incomplete)
+
+
 def complete_queues(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Queues in which something waits."""
     return _starting(remembered("queues", _queues), incomplete)
@@ -68,6 +77,11 @@ def _nodes(client: Client) -> list[str]:
         for cluster in client.clusters()
         for place in (cluster.name, *(f"{cluster.name}/{node.name}" for node in cluster.nodes))
     ]
+
+
+def _own_nodes(name: str, client: Client) -> list[str]:
+    runs = client.get(name).runs
+    return list(runs[-1].nodes) if runs else []
 
 
 def _queues(client: Client) -> list[str]:

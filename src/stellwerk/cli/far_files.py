@@ -23,14 +23,15 @@ class Far(NamedTuple):
     inner: str
     is_folder: bool
     files: list[FarFile]
+    node: int = 0
 
 
-def look(client: Client, show: Show, text: str) -> Far | None:
+def look(client: Client, show: Show, text: str, node: int = 0) -> Far | None:
     """What lies at a path of a job elsewhere; None for one whose files are on this machine."""
     area_name, inner = split_area(text)
     area = _AREAS[area_name]
     try:
-        found = client.files(show.name or show.id, area, inner)
+        found = client.files(show.name or show.id, area, inner, node)
     except ApiError as error:
         if error.problems[0].code == "request/path":
             return None  # an older server knows of no machines elsewhere
@@ -39,7 +40,7 @@ def look(client: Client, show: Show, text: str) -> Far | None:
         return None
     inner = os.path.normpath(inner.strip("/")) if inner.strip("/") else ""
     path = os.path.join(found.root, inner) if inner else found.root
-    return Far(Place(area, found.root, path), area, inner, found.is_folder, found.files)
+    return Far(Place(area, found.root, path), area, inner, found.is_folder, found.files, node)
 
 
 def print_file(client: Client, show: Show, far: Far) -> None:
@@ -47,7 +48,8 @@ def print_file(client: Client, show: Show, far: Far) -> None:
     if far.is_folder:
         raise usage("usage/folder", f"{far.place.path} is a folder", "name a file to print")
     offset = 0
-    while data := client.file_bytes(show.name or show.id, far.area, far.inner, offset, PIECE):
+    name = show.name or show.id
+    while data := client.file_bytes(name, far.area, far.inner, offset, PIECE, far.node):
         sys.stdout.buffer.write(data)
         offset += len(data)
     sys.stdout.buffer.flush()
@@ -58,7 +60,7 @@ def fetch(client: Client, show: Show, far: Far, target: str) -> int:
     try:
         if far.is_folder:
             return _fetch_folder(client, show, far, target)
-        return _fetch_file(client, show, far.area, far.inner, target)
+        return _fetch_file(client, show, far, far.inner, target)
     except OSError as error:
         message = f"{far.place.path} can't be copied to {target}: {error.strerror}"
         raise CommandError("files/copy", message, "") from error
@@ -73,17 +75,17 @@ def _fetch_folder(client: Client, show: Show, far: Far, target: str) -> int:
         for one in files:
             path, to = f"{inner}/{one.name}".lstrip("/"), os.path.join(folder, one.name)
             if one.kind == "folder":
-                below = client.files(show.name or show.id, far.area, path)
+                below = client.files(show.name or show.id, far.area, path, far.node)
                 todo.append((path, to, below.files))
             elif one.kind == "file":
-                count += _fetch_file(client, show, far.area, path, to)
+                count += _fetch_file(client, show, far, path, to)
     return count
 
 
-def _fetch_file(client: Client, show: Show, area: Area, path: str, target: str) -> int:
-    draft = f"{target}.part"
+def _fetch_file(client: Client, show: Show, far: Far, path: str, target: str) -> int:
+    draft, name = f"{target}.part", show.name or show.id
     with open(draft, "wb") as file:
-        while data := client.file_bytes(show.name or show.id, area, path, file.tell(), PIECE):
+        while data := client.file_bytes(name, far.area, path, file.tell(), PIECE, far.node):
             file.write(data)
     os.replace(draft, target)
     return 1

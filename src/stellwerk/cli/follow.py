@@ -62,6 +62,7 @@ def output_of(
     name: str,
     ranks: int,
     *,
+    first: int = 0,
     run: int | Literal["all"] | None,
     follow: bool,
     offset: int = 0,
@@ -71,7 +72,7 @@ def output_of(
     Going through it again goes on where the last time stopped.
     """
     if ranks > 1:
-        return GangReader(client, name, ranks, run=run, follow=follow)
+        return GangReader(client, name, ranks, first=first, run=run, follow=follow)
     return client.log_reader(name, run=run, stream="all", follow=follow, offset=offset)
 
 

@@ -33,7 +33,9 @@ def ranks_of(show: "Show") -> int:
 
 
 class GangReader:
-    """The output of all ranks; going through it again goes on where the last time stopped."""
+    """The output of so many ranks from a first one on; going through it again goes on where the
+    last time stopped.
+    """
 
     def __init__(
         self,
@@ -41,13 +43,14 @@ class GangReader:
         name: str,
         ranks: int,
         *,
+        first: int = 0,
         run: int | Literal["all"] | None = None,
         stream: "Stream" = "all",
         follow: bool = False,
     ) -> None:
         self._client = client
         self._name = name
-        self._ranks = ranks
+        self._ranks = range(first, first + ranks)
         self._run = run
         self._stream: Stream = stream
         self._follow = follow
@@ -58,7 +61,7 @@ class GangReader:
 
     def __iter__(self) -> Iterator[bytes]:
         if not self._follow:
-            for rank in range(self._ranks):
+            for rank in self._ranks:
                 yield from (told(rank, line) for line in self._lines(self._client, rank))
             return
         self._begin()
@@ -75,10 +78,9 @@ class GangReader:
     def _begin(self) -> None:
         if self._threads:
             return
-        self._reading = self._ranks
+        self._reading = len(self._ranks)
         self._threads = [
-            threading.Thread(target=self._listen, args=(rank,), daemon=True)
-            for rank in range(self._ranks)
+            threading.Thread(target=self._listen, args=(rank,), daemon=True) for rank in self._ranks
         ]
         for thread in self._threads:
             thread.start()

@@ -211,12 +211,15 @@ class MachineCalls(Requests):
         body = {"nodes": list(nodes)}
         return self._order(f"/v1/clusters/{part(name)}/resume", ResumedCluster, body)
 
-    def files(self, name: str, area: Area, path: str) -> FarFiles:
-        """What lies at a path of a job's newest run."""
-        asked = urlencode({"area": area, "path": path})
+    def files(self, name: str, area: Area, path: str, node: int = 0) -> FarFiles:
+        """What lies at a path of a job's newest run, on one of its machines by number."""
+        asked = urlencode({"area": area, "path": path, **({"node": node} if node else {})})
         return self._get(f"/v1/workloads/{part(name)}/files?{asked}", FarFiles)
 
-    def file_bytes(self, name: str, area: Area, path: str, offset: int, limit: int) -> bytes:
+    def file_bytes(
+        self, name: str, area: Area, path: str, offset: int, limit: int, node: int = 0
+    ) -> bytes:
         """Bytes of a file of a job's newest run; none at its end."""
-        asked = urlencode({"area": area, "path": path, "offset": offset, "limit": limit})
+        more = {"node": node} if node else {}
+        asked = urlencode({"area": area, "path": path, "offset": offset, "limit": limit, **more})
         return self._send("GET", f"/v1/workloads/{part(name)}/content?{asked}").body

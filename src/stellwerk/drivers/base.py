@@ -259,15 +259,16 @@ class Listing(Struct, frozen=True):
 class BringsFiles(Protocol):
     """What a driver is whose runs' files lie where only it can read them.
 
-    A path is inside of an area, and can't leave it, not even through a link.
+    A path is inside of an area, and can't leave it, not even through a link. Of a run on several
+    machines it is on that of ``rank``.
     """
 
-    async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
+    async def list_files(self, run: RunId, area: Area, path: str, rank: int = 0) -> Listing:
         """What lies at a path; raises a final DriverError where nothing does."""
         ...
 
     async def read_file(
-        self, run: RunId, area: Area, path: str, offset: int, limit: int
+        self, run: RunId, area: Area, path: str, offset: int, limit: int, rank: int = 0
     ) -> LogChunk:
         """Bytes of a file, perhaps fewer than ``limit``."""
         ...

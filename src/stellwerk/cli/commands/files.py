@@ -11,6 +11,7 @@ from msgspec import Struct
 from stellwerk.cli import family, far_files
 from stellwerk.cli.completing import complete_area, complete_file, complete_source
 from stellwerk.cli.errors import CommandError, usage
+from stellwerk.cli.nodes import node_option, number_of
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.places import NAMES, Place, find
 from stellwerk.cli.render.table import Column
@@ -33,12 +34,14 @@ class FileLine(Struct):
 @click.command("ls", epilog="Example: stw ls digits outputs:")
 @click.argument("name", shell_complete=complete_names)
 @click.argument("path", default="", metavar="[PATH]", shell_complete=complete_area)
+@node_option
 @list_options
-def ls(name: str, path: str, output: Output) -> None:
+def ls(name: str, path: str, node: str | None, output: Output) -> None:
     """List files of a job: in its work directory, or `outputs:PATH`, `checkpoints:PATH`."""
     client = connect()
     show = client.get(name)
-    far = far_files.look(client, show, path)
+    number = number_of(show, node)
+    far = far_files.look(client, show, path, number)
     place = find(show, path) if far is None else far.place
     columns: list[Column[FileLine]] = [
         Column("name", "NAME", _shown, lambda line: line.name),
@@ -64,7 +67,7 @@ def ls(name: str, path: str, output: Output) -> None:
         output,
         name=lambda line: line.name,
         empty=f"nothing is in the {NAMES[place.area]} of {show.name}{_inner(place)}",
-        then=f"in {place.path}" + (f"   next: {_next(show.name, place)}" if lines else ""),
+        then=f"in {place.path}" + (f"   next: {_next(show.name, place, number)}" if lines else ""),
     )
     if output.for_people:
         for line in family.later_ones(client, name, show):
@@ -75,7 +78,8 @@ def ls(name: str, path: str, output: Output) -> None:
 @click.argument("source", metavar="NAME:PATH", shell_complete=complete_source)
 @click.argument("destination", metavar="[DEST]", default=".", shell_complete=complete_file)
 @click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
-def cp(source: str, destination: str, force: bool) -> None:
+@node_option
+def cp(source: str, destination: str, force: bool, node: str | None) -> None:
     """Copy a file or folder of a job here: NAME:PATH, NAME:outputs:PATH, NAME:checkpoints:PATH.
 
     With `-` as DEST a file goes to standard output.
@@ -85,7 +89,7 @@ def cp(source: str, destination: str, force: bool) -> None:
         raise usage("usage/source", f"`{source}` names no job's file", "write NAME:PATH")
     client = connect()
     show = client.get(name)
-    far = far_files.look(client, show, path)
+    far = far_files.look(client, show, path, number_of(show, node))
     place = find(show, path) if far is None else far.place
     if destination == "-":
         _print(place.path) if far is None else far_files.print_file(client, show, far)
@@ -121,14 +125,15 @@ def _inner(place: Place) -> str:
     return "" if place.path == place.root else f" at {os.path.relpath(place.path, place.root)}"
 
 
-def _next(name: str, place: Place) -> str:
+def _next(name: str, place: Place, node: int) -> str:
     """How to copy from there; from the work directory also where results are."""
+    on_node = f" --node {node}" if node else ""
     area = "" if place.area == "work" else f"{place.area}:"
     inner = "" if place.path == place.root else f"{os.path.relpath(place.path, place.root)}/"
     if inner and not os.path.isdir(place.path):
-        return f"stw cp {name}:{area}{inner[:-1]} ."
-    more = f"   or: stw ls {name} outputs:" if not area and not inner else ""
-    return f"stw cp {name}:{area}{inner}PATH .{more}"
+        return f"stw cp {name}:{area}{inner[:-1]} .{on_node}"
+    more = f"   or: stw ls {name} outputs:{on_node}" if not area and not inner else ""
+    return f"stw cp {name}:{area}{inner}PATH .{on_node}{more}"
 
 
 def _copy(source: str, target: str) -> int:

@@ -11,6 +11,7 @@ from stellwerk.cli.arrays import is_array, print_logs
 from stellwerk.cli.commands.run import followed
 from stellwerk.cli.errors import NOT_FOUND, OURS, CommandError, exit_code_of, lines_of, usage
 from stellwerk.cli.follow import job_code, output_of
+from stellwerk.cli.nodes import node_option, nodes_of, number_of
 from stellwerk.cli.session import complete_names, connect
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.gang import ranks_of
@@ -29,6 +30,7 @@ from stellwerk.core.model.errors import StellwerkError
 @click.option(
     "--rank", type=click.IntRange(0), metavar="R", help="Of this rank alone, without its number."
 )
+@node_option
 @click.option("--setup", "only_setup", is_flag=True, help="Only what setup printed.")
 @click.option(
     "-n",
@@ -42,6 +44,7 @@ def command(
     follows: bool,
     run: int | None,
     rank: int | None,
+    node: str | None,
     only_setup: bool,
     lines: int | None,
 ) -> int:
@@ -55,9 +58,12 @@ def command(
         work = client.get(name)
         for line in family.later_ones(client, name, work):
             narrator.say(line)
+        first, count = _ranks_on(work, node, rank)
+        if count == 1 and node is not None:
+            rank = first
         _check_ranks(work, rank, whole=not (follows and lines) or only_setup)
         one_rank = rank is not None or only_setup or ranks_of(work) == 1
-        if follows and run is None and rank is None and not only_setup:
+        if follows and run is None and rank is None and not only_setup and node is None:
             start = _start_of(client.logs(name, run="all"), lines) if lines else 0
             return followed(client, work.id, narrator, start)
         stream: Stream = "setup" if only_setup else "all"
@@ -70,7 +76,7 @@ def command(
                 name, run=run, rank=rank or 0, stream=stream, follow=follows, offset=start
             )
         else:
-            output = output_of(client, name, ranks_of(work), run=run, follow=follows)
+            output = output_of(client, name, count, first=first, run=run, follow=follows)
             output = deque(output, lines) if lines else output
         said = False
         for chunk in output:
@@ -85,6 +91,17 @@ def command(
         if not follows:
             raise
         return _ours(error, narrator)
+
+
+def _ranks_on(work: Show, node: str | None, rank: int | None) -> tuple[int, int]:
+    """The first rank that is asked for, and how many from there on: all, or those of a machine."""
+    ranks = ranks_of(work)
+    if node is None:
+        return 0, ranks
+    if rank is not None:
+        raise usage("usage/node", "--rank names a rank, and --node a machine", "leave one of them")
+    on_each = max(1, ranks // max(1, len(nodes_of(work))))
+    return number_of(work, node) * on_each, on_each
 
 
 def _start_of(output: Iterable[bytes], lines: int) -> int:

@@ -114,10 +114,10 @@ class FollowsJobs(ReadsMachines):
             notes = list(filter(None, [await self.left_behind(order)]))
         return {"notes": notes} if notes else {}
 
-    async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
+    async def list_files(self, run: RunId, area: Area, path: str, rank: int = 0) -> Listing:
         """What lies at a path of a run; of checkpoints, where its machine is silent, at home."""
         try:
-            return await super().list_files(run, area, path)
+            return await super().list_files(run, area, path, rank)
         except DriverError as error:
             if area != "checkpoints" or error.final or self.checkpoint_home is None:
                 raise
@@ -127,11 +127,11 @@ class FollowsJobs(ReadsMachines):
             return found
 
     async def read_file(
-        self, run: RunId, area: Area, path: str, offset: int, limit: int
+        self, run: RunId, area: Area, path: str, offset: int, limit: int, rank: int = 0
     ) -> LogChunk:
         """Bytes of a file of a run; of checkpoints, where its machine is silent, at home."""
         try:
-            return await super().read_file(run, area, path, offset, limit)
+            return await super().read_file(run, area, path, offset, limit, rank)
         except DriverError as error:
             if area != "checkpoints" or error.final or self.checkpoint_home is None:
                 raise

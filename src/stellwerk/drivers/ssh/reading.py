@@ -52,17 +52,17 @@ class ReadsMachines:
         head, _ = await self.machine_of(run).ask("folders", run, timeout_s=SOON_S)
         return Folders(head["work"], head["output"], head["checkpoint"])
 
-    async def list_files(self, run: RunId, area: Area, path: str) -> Listing:
+    async def list_files(self, run: RunId, area: Area, path: str, rank: int = 0) -> Listing:
         """What lies at a path of a run on its machine."""
-        head, _ = await self.machine_of(run).ask("list", run, area=area, path=path)
+        head, _ = await self.machine_of(run, rank).ask("list", run, area=area, path=path)
         files = tuple(FileThere(*line) for line in head["files"])
         return Listing(head["root"], head.get("folder") is True, files)
 
     async def read_file(
-        self, run: RunId, area: Area, path: str, offset: int, limit: int
+        self, run: RunId, area: Area, path: str, offset: int, limit: int, rank: int = 0
     ) -> LogChunk:
         """Bytes of a file of a run on its machine."""
-        head, data = await self.machine_of(run).ask(
+        head, data = await self.machine_of(run, rank).ask(
             "get", run, area=area, path=path, offset=offset, limit=limit
         )
         return LogChunk(data, offset, int(head["size"]))

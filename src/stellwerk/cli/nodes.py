@@ -1,0 +1,44 @@
+"""Which machine of a job over several is meant: `--node 1`, or `--node pc02`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from stellwerk.cli.completing import complete_own_nodes
+from stellwerk.cli.errors import NOT_FOUND, CommandError
+from stellwerk.client.wire import Show
+
+
+def node_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--node` to a command."""
+    option = click.option(
+        "--node",
+        metavar="N",
+        shell_complete=complete_own_nodes,
+        help="On this machine of a job over several: its number (0 has rank 0), or its name.",
+    )
+    return option(command)
+
+
+def nodes_of(work: Show) -> list[str]:
+    """The machines of the newest run, that of rank 0 first."""
+    return list(work.runs[-1].nodes) if work.runs else []
+
+
+def number_of(work: Show, node: str | None) -> int:
+    """The number of a machine by that number or its name; 0 where none is named."""
+    if node is None:
+        return 0
+    names = nodes_of(work)
+    if node in names:
+        return names.index(node)
+    if node.isdecimal() and int(node) < max(1, len(names)):
+        return int(node)
+    there = ", ".join(f"{number} is {name}" for number, name in enumerate(names))
+    raise CommandError(
+        "find/node",
+        f"{work.name} has no node `{node}`",
+        there or f"it hasn't run yet: stw explain {work.name}",
+        exit_code=NOT_FOUND,
+    )
