@@ -32,6 +32,7 @@ def applied(objects: QueueObjects) -> list[ev.Event]:
     found = [
         *(QueueObject("ResourceFlavor", one.name, flavor=one) for one in objects.flavors),
         *(QueueObject("Topology", one.name, topology=one) for one in objects.topologies),
+        *(QueueObject("AdmissionCheck", one.name, check=one) for one in objects.checks),
         *(QueueObject("ClusterQueue", one.name, queue=one) for one in objects.queues),
         *(QueueObject("Cohort", one.name, cohort=one) for one in objects.cohorts),
         *(

@@ -6,12 +6,13 @@ from msgspec.structs import replace
 
 from stellwerk.core.draining import lapsed
 from stellwerk.core.model import commands as cmd
+from stellwerk.core.model.admission import AdmissionCheck, CheckState
 from stellwerk.core.model.gates import WHENS, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.own import OwnDecided, OwnOption
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
-from stellwerk.core.model.queueing import Cohort
+from stellwerk.core.model.queueing import CheckRule, Cohort
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
 from stellwerk.core.model.standing import Decided
@@ -21,6 +22,7 @@ from stellwerk.core.standing import Answer, OwnMade, on_answers, on_own_answers
 from stellwerk.engine.standing_work import wished
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import OK, Hall
+from tests.core.queued import a_queue, queueing
 
 ENDS = (
     OK,
@@ -89,6 +91,7 @@ def a_lively_hall(seed: int, steps: int = 150) -> Hall:
                 hall.report(dice.choice(_reports(hall, dice)))
             case _:
                 hall.cycle()
+    _answer_checks(hall, CheckState("budget", "Retry" if seed % 2 else "Ready"))
     return hall
 
 
@@ -155,6 +158,20 @@ def _change_queues(hall: Hall, weight: float) -> None:
         hall.command(cmd.DeleteQueueObjects((said.key,)))
     else:
         hall.command(cmd.ApplyQueues((said,)))
+
+
+def _answer_checks(hall: Hall, said: CheckState) -> None:
+    """A queue whose work must pass a check: one is submitted, and all are answered."""
+    rules = (CheckRule(said.name),)
+    queue = replace(a_queue("checked", 2), checks=rules)
+    budget = AdmissionCheck(said.name, "example.com/budget")
+    if not hall.state.queueing.objects.checks:
+        hall.apply(queueing(queue, checks=(budget,)))
+    hall.report(ClusterReport(SPARE))
+    hall.submit(SHAPES[0], queue="checked", priority=9)
+    hall.cycle()
+    for id in list(hall.state.quota.claims):
+        hall.command(cmd.SetCheck(id, said.name, said.state))
 
 
 def _submit_array(hall: Hall, dice: random.Random) -> None:

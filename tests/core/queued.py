@@ -1,5 +1,6 @@
 """Objects of queueing for live work: CPUs, GPUs, and a LocalQueue of the name of each queue."""
 
+from stellwerk.core.model.admission import AdmissionCheck
 from stellwerk.core.model.queueing import (
     ClusterQueue,
     Cohort,
@@ -70,6 +71,8 @@ def queueing(
     flavors: tuple[ResourceFlavor, ...] = (STD,),
     cohorts: tuple[Cohort, ...] = (),
     topologies: tuple[Topology, ...] = (),
+    checks: tuple[AdmissionCheck, ...] = (),
+    settings: QueueSettings | None = None,
     fair: bool = False,
 ) -> QueueObjects:
     """These queues, each with a LocalQueue of its name in the namespace `p`."""
@@ -78,6 +81,7 @@ def queueing(
         queues=queues,
         cohorts=cohorts,
         topologies=topologies,
+        checks=checks,
         local_queues=tuple(LocalQueue("p", one.name, one.name) for one in queues),
-        settings=QueueSettings(fair_sharing=fair),
+        settings=settings or QueueSettings(fair_sharing=fair),
     )

@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.nearness import (
     SLICE_LEVEL_LABEL,
     SLICE_SIZE_LABEL,
@@ -19,6 +18,7 @@ from stellwerk.core.model.resources import Shape
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall
 from tests.core.queued import a_queue, queueing
+from tests.core.test_checks import sentence
 from tests.core.test_preemption import STOPPED, run, victims_of
 
 PACKED = ResourceFlavor("std", {"site": "lab"}, topology="dc")
@@ -74,9 +74,9 @@ def test_a_gang_waits_rather_than_be_torn_and_is_told_the_numbers() -> None:
     again = hall.submit(gang(5), queue="team")
     hall.settle()
     assert hall.told(again) == ["near_never"]
-    [reason] = hall.state.shapes[hall.workload(again).shape].waits.reasons  # type: ignore[union-attr]
-    assert "at most 4 of 5 nodes" in render(reason).sentence
-    assert "one rack" in render(reason).sentence
+    told = sentence(hall, again)
+    assert "at most 4 of 5 nodes" in told
+    assert "one rack" in told
 
 
 def test_what_is_preferred_is_left_where_it_can_not_be() -> None:

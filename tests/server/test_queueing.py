@@ -151,3 +151,23 @@ def test_a_queue_and_a_class_that_are_not_there_are_refused(stage: Stage) -> Non
     told = submit(stage, ", stellwerk/priority: urgent")
     apply(stage, URGENT.replace("5000", "7"))
     assert stage.get(f"/v1/workloads/{told['name']}").json["priority"] == 5000
+
+
+def test_a_check_is_answered_over_the_api(stage: Stage) -> None:
+    """What has quota and room waits for it, tells so, and starts when it is ready."""
+    check = obj("AdmissionCheck", "budget", "controllerName: example.com/budget")
+    apply(stage, HERE + queue("team", 2, ", admissionChecks: [budget]") + check)
+    name = submit(stage)["name"]
+    path = f"/v1/workloads/{name}"
+    stage.until(lambda: stage.get(path).json["checks"], "it is asked about")
+    assert [one["state"] for one in stage.get(path).json["checks"]] == ["Pending"]
+    stage.until(lambda: stage.get(path).json["reasons"], "a reason is told")
+    assert stage.get(path).json["reasons"][0]["code"] == "check_pending"
+    wrong = stage.post(f"{path}/check", {"check": "papers", "state": "Ready"})
+    assert (wrong.status, wrong.json["code"]) == (409, "phase/not-asked")
+    told = stage.post(f"{path}/check", {"check": "budget", "state": "Ready", "message": "fine"})
+    assert told.status == 200
+    stage.until(lambda: stage.phase(name) != "Pending", "it starts")
+    [said] = stage.get(path).json["checks"]
+    assert (said["state"], said["message"]) == ("Ready", "fine")
+    assert said["by"]

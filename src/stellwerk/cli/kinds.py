@@ -18,6 +18,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "PriorityClass": ("pc", "priorityclass", "priorityclasses"),
     "Topology": ("topology", "topologies"),
+    "AdmissionCheck": ("admissioncheck", "admissionchecks", "ac"),
     "Namespace": ("namespace", "namespaces", "ns"),
     "Configuration": ("configuration", "configurations", "config"),
     PLACEMENT: ("placement", "placements", "pl"),

@@ -62,6 +62,9 @@ TABLE: dict[str, Entry] = {
     "prio": Entry(
         "stellwerk.cli.commands.course", "change the priority of what waits", COURSE, "prio"
     ),
+    "check": Entry(
+        "stellwerk.cli.commands.check", "answer an admission check for what waits", COURSE
+    ),
     "lost": Entry(
         "stellwerk.cli.commands.course", "give up runs on machines out of reach", COURSE, "lost"
     ),

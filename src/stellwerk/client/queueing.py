@@ -6,7 +6,9 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from stellwerk.client.parts import part
 from stellwerk.client.requests import Requests
+from stellwerk.client.wire import Changed
 from stellwerk.core.model.reasons import RenderedReason
 
 
@@ -258,6 +260,14 @@ class QueueingCalls(Requests):
         named = [{"kind": k, "namespace": space, "name": name} for k, space, name in keys]
         body = {"objects": named, "force": force, "dry_run": dry_run}
         return self._order("/v1/queueing/objects/delete", DeletedObjects, body, key=key)
+
+    def set_check(
+        self, name: str, check: str, state: str, *, message: str = "", retry_after_ms: int = 0
+    ) -> Changed:
+        """Says for an admission check: Ready, Retry, Rejected or Pending."""
+        after = {"retry_after_ms": retry_after_ms}
+        body = {"check": check, "state": state, "message": message, **after}
+        return self._order(f"/v1/workloads/{part(name)}/check", Changed, body)
 
     def cluster_queues(self) -> tuple[QueueRow, ...]:
         """How work stands in each ClusterQueue."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from stellwerk.client.checkpoints import Checkpoint
 from stellwerk.client.standing import Standing
+from stellwerk.core.model.admission import CheckState
 from stellwerk.core.model.decisions import QuotaSaid
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.gates import ArrayPart
@@ -256,6 +257,7 @@ class Show(Headline, kw_only=True):
     wishes: list[str] = []
     checkpoint: Checkpoint | None = None
     gpu_advice: str = ""
+    checks: list[CheckState] = []
 
 
 class ShortfallView(Struct):

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from stellwerk.core.checks import on_set_check, rejected
 from stellwerk.core.draining import on_drain, on_remove, on_resume
 from stellwerk.core.gates import on_submit
 from stellwerk.core.model import actions as act
@@ -53,6 +54,8 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         return on_apply_queues(state, command)
     if isinstance(command, cmd.DeleteQueueObjects):
         return on_delete_objects(state, command)
+    if isinstance(command, cmd.SetCheck):
+        return on_set_check(state, command)
     workload = state.workloads.get(command.id)
     name = type(command).__struct_config__.tag
     if workload is None:
@@ -290,6 +293,8 @@ def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int)
     shape = state.shapes[workload.shape].shape
     clusters = [state.clusters[name] for name in sorted(state.clusters)]
     reason, follows = outcome(workload, run, end, shape, now_ms, clusters)
+    if isinstance(follows, ev.Requeued) and (why := rejected(workload)) is not None:
+        follows = ev.Held(workload.id, why)
     cluster = run.allocation.cluster
     found = blame(run, end, reason, node_of(workload, run, end), now_ms)
     if found is None:

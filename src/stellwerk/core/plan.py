@@ -14,15 +14,15 @@ from stellwerk.core.model.actions import Action, ClaimRoom, Plan, StartRun, Stop
 from stellwerk.core.model.decisions import Candidate, Decision, Inputs
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import ShapeId, WorkloadId
-from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.by_flavor import ByFlavor, unbound
+from stellwerk.core.place.checking import checking
 from stellwerk.core.place.decide import Chosen, chosen, rank
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.keeping import Keeping, Kept
 from stellwerk.core.place.limited import Limited, charged
-from stellwerk.core.place.preempting import is_free, promise
+from stellwerk.core.place.preempting import drained, is_free, promise
 from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, quotas_of
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.place.telling import Telling
@@ -214,9 +214,19 @@ class _Cycle:
         found += quotas.not_of(placed)
         said = quotas.said(queue, shape)
         decided = chosen(found, ranked, self._inputs(shape.id), said)
-        option = placed.option(decided.allocation.alternative)
-        self._plan_start(head, shape, decided, option.holding(queue.name), lenders)
-        quotas.take(queue, option.holding(queue.name))
+        holding = placed.option(decided.allocation.alternative).holding(queue.name)
+        checks = quotas.quota.checks_of(queue, holding)
+        if not checks:
+            self._plan_start(head, shape, decided, holding, lenders)
+            quotas.take(queue, holding)
+            return
+        self.decisions.append(decided.decision)
+        claim = Claim(charged(decided.allocation, shape.shape), holding, checks=checks)
+        self.actions.append(ClaimRoom(head.id, head.version, claim, (), self.view.queueing_version))
+        self._count(quotas, queue, head.name, claim)
+        quotas.checking[shape.id] = checking(claim, checks, self.view)
+        self.claimed[head.id] = self.blocked[shape.id] = None
+        self.starts += 1
 
     def _promise(self, quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView) -> bool:
         """Stops others for a workload, if it then really starts."""
@@ -253,12 +263,21 @@ class _Cycle:
             queue = quotas.open_queue(one.shape.shape, claim) if quotas is not None else None
             room = self.by_name.get(cluster)
             self.claimed[one.id] = None
-            if quotas is None or queue is None or room is None or one.broken:
+            if (
+                quotas is None
+                or queue is None
+                or room is None
+                or one.broken
+                or quotas.quota.checks_of(queue, claim.holding) != claim.checks
+            ):
                 self._take_back(one)
-            elif one.live:
+            elif one.live or one.checks:
                 self._count(quotas, queue, one.name, claim)
-                self.promises += 1
-                self.promised[one.shape.id] = one.live
+                if one.live:
+                    self.promises += 1
+                    self.promised[one.shape.id] = one.live
+                else:
+                    quotas.checking[one.shape.id] = checking(claim, one.checks, self.view)
             elif (
                 quotas.quota.fits(queue, claim.holding.usage)
                 and is_free(room, claim.allocation)
@@ -275,13 +294,8 @@ class _Cycle:
 
     def _drain(self) -> None:
         """Stops what runs in queues that give it up."""
-        if self.quotas is None:
-            return
-        for held, name in list(self.quotas.quota.drained()):
-            reason = Reason("queue_drained", {"queue": name})
-            stop = StopRun(held.workload, held.version, held.run, "preempt", held.grace_ms, reason)
-            self.actions.append(stop)
-            self.quotas.quota.leave(held.workload)
+        if self.quotas is not None:
+            self.actions += drained(self.quotas.quota)
 
     def _take_back(self, one: ClaimView) -> None:
         self.actions.append(ClaimRoom(one.id, one.version, None))
@@ -369,12 +383,10 @@ class _Cycle:
     def wake_at_ms(self) -> int:
         """When time alone could change the plan: a back-off ends, a head was overtaken enough."""
         times = [one for one in (self.view.next_due_ms, self.keeping.wake_at_ms()) if one]
+        now_ms, recheck, searched = self.view.now_ms, self.memory.recheck, self.searched
         for shape in self.view.shapes:
             if shape.id in self.blocked:
-                due = shape.heads[0].queued_ms + OVERTAKEN_MS
-                if due > self.view.now_ms:
-                    times.append(due)
-                due = self.memory.recheck.get(shape.id, 0) if shape.id in self.searched else 0
-                if due > self.view.now_ms:
-                    times.append(due)
+                again_ms = recheck.get(shape.id, 0) if shape.id in searched else 0
+                due = (shape.heads[0].queued_ms + OVERTAKEN_MS, again_ms)
+                times += [one for one in due if one > now_ms]
         return min(times, default=0)

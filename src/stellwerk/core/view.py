@@ -85,7 +85,7 @@ class StopView(Struct, frozen=True):
 
 class ClaimView(Struct, frozen=True):
     """A waiting workload that was promised a place. ``live`` are the runs in its way, by name of
-    their workload; ``broken`` = one of them can't be counted on to end.
+    their workload; ``broken`` = one of them can't be counted on to end. ``checks`` haven't agreed.
     """
 
     id: WorkloadId
@@ -96,6 +96,7 @@ class ClaimView(Struct, frozen=True):
     claim: Claim
     live: tuple[str, ...] = ()
     broken: bool = False
+    checks: tuple[str, ...] = ()
 
 
 class View(Struct, frozen=True):
@@ -270,6 +271,7 @@ class Viewer:
         return ClaimView(
             workload.id, workload.version, workload.name, workload.order, shape, claim,
             tuple(live), broken,
+            tuple(one.name for one in workload.checks if one.state != "Ready"),
         )  # fmt: skip
 
     def _placement_views(self) -> dict[str, Decided]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stellwerk.core.checks import next_overdue_ms, overdue
 from stellwerk.core.draining import lapsed, next_lapse_ms
 from stellwerk.core.gates import settle
 from stellwerk.core.intake import (
@@ -228,10 +229,11 @@ class Engine:
         while opened := settle(self.state):
             self._fold(happened, opened, ENGINE)
         self._fold(happened, lapsed(self.state, self._now()), ENGINE)
+        self._fold(happened, overdue(self.state, self._now()), ENGINE)
         wake_at_ms = await self._plan(happened)
-        lapse_ms = next_lapse_ms(self.state)
-        if lapse_ms:
-            wake_at_ms = min(wake_at_ms or lapse_ms, lapse_ms)
+        for due_ms in (next_lapse_ms(self.state), next_overdue_ms(self.state)):
+            if due_ms:
+                wake_at_ms = min(wake_at_ms or due_ms, due_ms)
         if happened.records or happened.made or happened.inbox_upto is not None:
             await self._commit(happened)
             self.placements.landed(happened.answers)

@@ -19,6 +19,7 @@ from stellwerk.server.handlers import (
     arrays,
     blobs,
     bulk,
+    checks,
     control,
     events,
     execs,
@@ -56,6 +57,7 @@ BODY_BYTES = 4 * 2**20
 HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *control.HANDLERS,
     *workloads.HANDLERS,
+    *checks.HANDLERS,
     *explain.HANDLERS,
     *arrays.HANDLERS,
     *again.HANDLERS,

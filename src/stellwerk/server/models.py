@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from stellwerk.core.model.admission import CheckState
 from stellwerk.core.model.gates import ArrayPart
 from stellwerk.core.model.reasons import RenderedReason
 from stellwerk.server.checkpoint_models import CheckpointView
@@ -260,6 +261,7 @@ class Show(Headline, frozen=True, kw_only=True):
     wishes: list[str] = []
     checkpoint: CheckpointView | None = None
     gpu_advice: str = ""
+    checks: list[CheckState] = []
 
 
 class ShortfallView(msgspec.Struct, frozen=True):

@@ -129,6 +129,7 @@ class Pages:
             gpu_advice=advice_for(self._peaks(), workload, shape),
             seq=seq,
             wishes=list(told_wishes(shape.wishes)) if shape else [],
+            checks=list(workload.checks),
         )
 
     def explain(self, workload: Workload, number: int, view: View | None = None) -> models.Explain:

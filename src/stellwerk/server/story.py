@@ -72,10 +72,10 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
         case ev.CommandRefused():
             return f"{event.command} by {record.actor} refused: {_told(event.reason)}"
         case ev.RoomClaimed():
-            if event.claim is None:
-                return "its claim can't be counted on any more"
-            place, runs = event.claim.allocation.cluster, len(event.claim.victims)
-            return f"gets room on {place} when {runs} run{'s' * (runs > 1)} in its way are over"
+            return _claim_sentence(event)
+        case ev.CheckSet():
+            note = f" ({event.message})" if event.message else ""
+            return f"check {event.check} set to {event.state} by {record.actor}{note}"
         case ev.ActionDropped():
             return f"planned {event.action} dropped: {_told(event.reason)}"
         case (
@@ -98,6 +98,15 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             return ""
         case _:
             assert_never(event)
+
+
+def _claim_sentence(event: ev.RoomClaimed) -> str:
+    if event.claim is None:
+        return "its claim can't be counted on any more"
+    place, runs = event.claim.allocation.cluster, len(event.claim.victims)
+    if not runs:
+        return f"has quota and room on {place}; asks {', '.join(event.claim.checks)}"
+    return f"gets room on {place} when {runs} run{'s' * (runs > 1)} in its way are over"
 
 
 def _queue_sentence(event: ev.Held | ev.Requeued | ev.WorkloadEnded) -> str:

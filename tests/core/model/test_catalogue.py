@@ -31,6 +31,8 @@ SAMPLE: dict[str, str | int] = {
     "ahead": 3,
     "allowed": "EU",
     "array": "sweep",
+    "check": "budget",
+    "controller": "example.com/budget",
     "asked_bytes": 16 << 30,
     "attempt": 1,
     "left_bytes": 3 << 30,

@@ -10,6 +10,7 @@ from stellwerk.cli.render.units import age, clock, duration, plural, size
 from stellwerk.cli.terminal import Terminal
 from stellwerk.client.checkpoints import Checkpoint, Saved
 from stellwerk.client.wire import RunView, Show, Usage
+from stellwerk.core.model.admission import CheckState
 from stellwerk.core.model.catalogue import WHY_STOPPED
 from stellwerk.core.model.gates import ArrayPart
 
@@ -31,6 +32,12 @@ def lines_of(show: Show, terminal: Terminal, now_ms: int) -> list[str]:
     if show.timeline:
         lines += ["", *(f"  {clock(m.at_ms, now_ms)}  {m.what}" for m in show.timeline)]
     return lines
+
+
+def _check(one: CheckState) -> str:
+    """`budget Ready by ada (within 400 h)`"""
+    by = f" by {one.by}" if one.by else ""
+    return f"{one.name} {one.state}{by}{f' ({one.message})' if one.message else ''}"
 
 
 def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
@@ -55,6 +62,7 @@ def _facts(show: Show, now_ms: int) -> list[tuple[str, str]]:
         ("advice", show.gpu_advice),
         ("code", code),
         ("wishes", ", ".join(show.wishes)),
+        ("checks", ", ".join(map(_check, show.checks))),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(show.labels.items()))),
         ("folder", show.work_dir or ""),
         ("outputs", show.output_dir or ""),

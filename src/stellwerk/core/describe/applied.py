@@ -146,6 +146,7 @@ _FIELDS = {
     "WorkloadPriorityClass": ("priority_class", "priorities"),
     "PriorityClass": ("priority_class", "priorities"),
     "Topology": ("topology", "topologies"),
+    "AdmissionCheck": ("check", "checks"),
 }
 """Where what was read of an object is, and where it goes."""
 

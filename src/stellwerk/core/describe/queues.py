@@ -20,11 +20,13 @@ from stellwerk.core.describe.fleet_objects import Meta, meta
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.queues_checks import MOST_NOTICES, Gathered, cross_check
 from stellwerk.core.describe.queues_objects import (
+    CHECK,
     COHORT,
     FLAVOR,
     LOCAL_QUEUE,
     QUEUE,
     TOPOLOGY,
+    admission_check,
     cluster_queue,
     cohort,
     flavor,
@@ -58,6 +60,7 @@ KINDS = {
     "LocalQueue": KUEUE,
     "WorkloadPriorityClass": KUEUE,
     "Topology": KUEUE,
+    "AdmissionCheck": KUEUE,
     "Workload": KUEUE,
     "Configuration": "config.kueue.x-k8s.io/v1beta2",
     "PriorityClass": "scheduling.k8s.io/v1",
@@ -66,7 +69,6 @@ KINDS = {
 }
 """What may be in a file, with the version in which it is written best."""
 PASSED_OVER = (
-    "AdmissionCheck",
     "ProvisioningRequestConfig",
     "MultiKueueConfig",
     "MultiKueueCluster",
@@ -232,6 +234,9 @@ class Taker:
             case "LocalQueue":
                 local = local_queue(report, namespace, name, spec, status)
                 return None if local is None else lambda: gathered.local_queues.append(local)
+            case "AdmissionCheck":
+                check = admission_check(report, node, name, spec, about.annotations)
+                return None if check is None else lambda: gathered.checks.append(check)
             case "Topology":
                 levels = topology(report, name, spec)
                 return lambda: gathered.topologies.append(levels)
@@ -247,9 +252,11 @@ _SPECS: dict[str, dict[str, Reader]] = {
     "Cohort": COHORT,
     "LocalQueue": LOCAL_QUEUE,
     "Topology": TOPOLOGY,
+    "AdmissionCheck": CHECK,
     "Workload": SPEC,
 }
 _NEED_SPEC = {"ClusterQueue": (), "LocalQueue": ("clusterQueue",), "Topology": ("levels",),
+              "AdmissionCheck": ("controllerName",),
               "Workload": ("podSets",)}  # fmt: skip
 
 

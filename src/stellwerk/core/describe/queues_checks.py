@@ -14,6 +14,7 @@ import msgspec
 from stellwerk.core.describe.fields import did_you_mean
 from stellwerk.core.describe.fleet_objects import Meta
 from stellwerk.core.describe.nodes import Node, Report
+from stellwerk.core.model.admission import AdmissionCheck
 from stellwerk.core.model.errors import Notice, Problem
 from stellwerk.core.model.queueing import (
     ClusterQueue,
@@ -46,6 +47,7 @@ class Gathered:
         self.local_queues: list[LocalQueue] = []
         self.priorities: list[PriorityClass] = []
         self.topologies: list[Topology] = []
+        self.checks: list[AdmissionCheck] = []
         self.nodes: list[TopologyNode] = []
         self.namespaces: dict[str, dict[str, str]] = {}
         self.workloads: list[tuple[QueuedWorkload, str]] = []
@@ -64,6 +66,7 @@ class Gathered:
             ("LocalQueue", objects.local_queues, self.local_queues),
             ("WorkloadPriorityClass", objects.priority_classes, self.priorities),
             ("Topology", objects.topologies, self.topologies),
+            ("AdmissionCheck", objects.checks, self.checks),
         )
         for kind, found, mine in kinds:
             for one in found:
@@ -129,6 +132,7 @@ class Gathered:
             cohorts=tuple(self.cohorts),
             local_queues=tuple(self.local_queues),
             priority_classes=tuple(self.priorities),
+            checks=tuple(self.checks),
             topologies=tuple(self.topologies),
             nodes=tuple(self.nodes),
             namespaces=self.namespaces,

@@ -6,6 +6,7 @@ strictly; metadata and status only as far as queueing needs them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from stellwerk.core.describe.fields import (
@@ -23,7 +24,9 @@ from stellwerk.core.describe.fields import (
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.queues_fields import most, quantity, taint, toleration, weight
 from stellwerk.core.describe.selectors import selector, texts
+from stellwerk.core.model.admission import AdmissionCheck
 from stellwerk.core.model.budgets import Budget
+from stellwerk.core.model.quantity import BadQuantity, parse_duration
 from stellwerk.core.model.queueing import (
     CheckRule,
     ClusterQueue,
@@ -353,6 +356,27 @@ def topology(report: Report, name: str, spec: Found) -> Topology:
             message = "`kubernetes.io/hostname` is the narrowest level there is"
             report.problem("queue/level", place, where, message, "put it at the end")
     return Topology(name, levels)
+
+
+CHECK: dict[str, Reader] = {
+    "controllerName": filled_text,
+    "parameters": plain,
+    "retryDelayMinutes": integer(0),
+}
+TIMEOUT = "stellwerk/timeout"
+
+
+def admission_check(
+    report: Report, node: Node, name: str, spec: Found, annotations: Mapping[str, str]
+) -> AdmissionCheck | None:
+    """AdmissionCheck; an annotation says for how long it may say nothing."""
+    span = parse_duration(annotations.get(TIMEOUT, "0s"))
+    if isinstance(span, BadQuantity):
+        where = f"metadata.annotations[{TIMEOUT}]"
+        report.problem("spec/value", node, where, span.message, span.help)
+        return None
+    controller = spec.get("controllerName")
+    return None if controller is None else AdmissionCheck(name, controller, span)
 
 
 def priority_class(report: Report, node: Node, name: str) -> PriorityClass | None:

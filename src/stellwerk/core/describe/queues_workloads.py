@@ -30,6 +30,7 @@ from stellwerk.core.model.nearness import (
     SLICE_LEVEL_LABEL,
     SLICE_SIZE_LABEL,
     SPOT_LABELS,
+    Spot,
     TopologyRequest,
 )
 from stellwerk.core.model.queueing import (
@@ -131,7 +132,7 @@ def _topology(report: Report, node: Node, path: str) -> TopologyRequest | None:
 
 
 def _spot(
-    report: Report, node: Node, path: str, given: dict[str, Any], inner: str, size: int
+    report: Report, node: Node, path: str, given: dict[Spot, Any], inner: str, size: int
 ) -> TopologyRequest | None:
     chosen = [name for name, value in given.items() if value and value != "false"]
     if len(chosen) > 1:
@@ -141,7 +142,7 @@ def _spot(
         return TopologyRequest("unconstrained", "", inner, size) if inner else None
     spot = chosen[0]
     level = given[spot] if spot != "unconstrained" else ""
-    return TopologyRequest(spot, level, inner, size)  # type: ignore[arg-type]  # a key of SPOT_LABELS
+    return TopologyRequest(spot, level, inner, size)
 
 
 def _by_annotations(

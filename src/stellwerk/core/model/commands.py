@@ -6,6 +6,7 @@ The API writes a command durably to the inbox and acknowledges it; the engine tu
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stellwerk.core.model.admission import CheckWord
 from stellwerk.core.model.gates import ARRAY_LABEL, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.placement import Placement
@@ -71,6 +72,16 @@ class SetPriority(Struct, frozen=True, tag="set-priority"):
 
     id: WorkloadId
     priority: int
+
+
+class SetCheck(Struct, frozen=True, tag="set-check", omit_defaults=True):
+    """Say for an admission check whether a workload may start. ``retry_after_ms`` 0 = the usual."""
+
+    id: WorkloadId
+    check: str
+    state: CheckWord
+    message: str = ""
+    retry_after_ms: int = 0
 
 
 class DeclareLost(Struct, frozen=True, tag="declare-lost"):
@@ -149,6 +160,7 @@ Command = (
     | Release
     | SetPriority
     | DeclareLost
+    | SetCheck
     | ResumeNode
     | DrainCluster
     | ResumeCluster

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from stellwerk.core.model.admission import CheckWord
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.gates import Gate
@@ -99,6 +100,15 @@ class RoomClaimed(Struct, frozen=True, tag="room-claimed", omit_defaults=True):
 
     id: WorkloadId
     claim: Claim | None = None
+
+
+class CheckSet(Struct, frozen=True, tag="check-set", omit_defaults=True):
+    """An admission check has said something of a workload that holds quota."""
+
+    id: WorkloadId
+    check: str
+    state: CheckWord
+    message: str = ""
 
 
 class RunProgressed(Struct, frozen=True, tag="run-progressed", omit_defaults=True):
@@ -309,6 +319,7 @@ Event = (
     | PriorityChanged
     | RunPlanned
     | RoomClaimed
+    | CheckSet
     | RunProgressed
     | NoticeGiven
     | CopyTimeLearned

@@ -24,9 +24,12 @@ class Holding(Struct, frozen=True, omit_defaults=True):
 
 
 class Claim(Struct, frozen=True, omit_defaults=True):
-    """The place and quota that a waiting workload gets when the runs of ``victims`` are over."""
+    """The place and quota that a waiting workload gets when the runs of ``victims`` are over, and
+    when those of ``checks`` agree.
+    """
 
     allocation: Allocation
     holding: Holding
     victims: tuple[RunId, ...] = ()
     since_ms: int = 0
+    checks: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from stellwerk.core.model.admission import AdmissionCheck
 from stellwerk.core.model.queueing import (
     ClusterQueue,
     Cohort,
@@ -59,6 +60,7 @@ class QueueObject(Struct, frozen=True, omit_defaults=True):
     topology: Topology | None = None
     settings: QueueSettings | None = None
     labels: dict[str, str] | None = None
+    check: AdmissionCheck | None = None
 
     @property
     def key(self) -> ObjectKey:

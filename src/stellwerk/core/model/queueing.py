@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from stellwerk.core.model.admission import AdmissionCheck
 from stellwerk.core.model.budgets import Budget
 from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.placement import Toleration
@@ -272,6 +273,7 @@ class QueueObjects(Struct, frozen=True, omit_defaults=True):
     local_queues: tuple[LocalQueue, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     topologies: tuple[Topology, ...] = ()
+    checks: tuple[AdmissionCheck, ...] = ()
     nodes: tuple[TopologyNode, ...] = ()
     namespaces: dict[str, dict[str, str]] = {}
     workloads: tuple[QueuedWorkload, ...] = ()

@@ -66,6 +66,37 @@ OF_QUEUES = {
         "{free} of {wanted} pods fit as near to each other as asked[ ({note})] in {flavor}",
         "wait until running work ends, or ask for a wider level or `preferred`",
     ),
+    "check_pending": Entry(
+        "held",
+        "queue owner",
+        "it has quota and room on {cluster}, and waits for the check {check} of {controller}"
+        "[, and for {others} more]",
+        "wait for its answer; who may answer says `stw check NAME {check} ready`",
+    ),
+    "check_retry": Entry(
+        "held",
+        "time",
+        "the check {check} asked for another try[: {note}]",
+        "nothing to do; it is put into its queue again after a while",
+    ),
+    "check_rejected": Entry(
+        "held",
+        "you",
+        "the check {check} rejected it[: {note}]",
+        "change what the check asks for, then `stw release`; or `stw cancel`",
+    ),
+    "check_given_up": Entry(
+        "held",
+        "you",
+        "the check {check} asked for another try {times} times in a row",
+        "ask who answers {check}, then `stw release`",
+    ),
+    "check_not_asked": Entry(
+        "ended",
+        "you",
+        "the check {check} isn't asked about it now",
+        "`stw show` tells which checks it waits for",
+    ),
     "near_no_room": Entry(
         "capacity",
         "time",

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from stellwerk.core.model.admission import CheckState
 from stellwerk.core.model.gates import After, ArrayPart, Gate
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
@@ -126,7 +127,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     ``order`` is the sequence number of its submission and breaks ties in the queue. ``resumes``
     names the workload with whose checkpoints it starts ("" = with none). ``gate`` is what keeps it
     from its turn: those named in ``after``, or others of its ``array``. ``claim`` is what it was
-    promised while those who are in its way are stopped.
+    promised while those who are in its way are stopped. ``checks`` are what was said of its last
+    claim, ``check_retries`` how often it was put back for them in a row.
     """
 
     id: WorkloadId
@@ -161,6 +163,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     after: tuple[After, ...] = ()
     array: ArrayPart | None = None
     claim: Claim | None = None
+    checks: tuple[CheckState, ...] = ()
+    check_retries: int = 0
 
     @property
     def live_run(self) -> Run | None:

@@ -24,7 +24,7 @@ from stellwerk.core.place.quotas import Offer, Quotas, where_of
 from stellwerk.core.place.rooms import ClusterRoom
 from stellwerk.core.queue.entries import QueueState
 from stellwerk.core.queue.options import Rank
-from stellwerk.core.queue.quota import as_queued
+from stellwerk.core.queue.quota import Quota, as_queued
 from stellwerk.core.queue.victims import Victim
 from stellwerk.core.view import Head, ShapeView
 
@@ -93,12 +93,26 @@ def _promise(
         stops.append(
             StopRun(held.workload, held.version, held.run, "preempt", held.grace_ms, reason)
         )
+    holding = offer.option.holding(queue.name)
     claim = Claim(
         allocation=allocation,
-        holding=offer.option.holding(queue.name),
+        holding=holding,
         victims=tuple(stop.run for stop in stops),
+        checks=quotas.quota.checks_of(queue, holding),
     )
     return Promise(claim, tuple(stops))
+
+
+def drained(quota: Quota) -> list[StopRun]:
+    """Notice to what runs in queues that give it up."""
+    found = []
+    for held, name in list(quota.drained()):
+        reason = Reason("queue_drained", {"queue": name})
+        found.append(
+            StopRun(held.workload, held.version, held.run, "preempt", held.grace_ms, reason)
+        )
+        quota.leave(held.workload)
+    return found
 
 
 class _Trial:

@@ -109,6 +109,7 @@ class Quotas:
         self.counted = 0
         self.closed: dict[str, str] = {}
         self.behind: dict[ShapeId, str] = {}
+        self.checking: dict[ShapeId, Reason] = {}
         self._kept: dict[str, Kept] = {}
 
     def door(self, shape: Shape) -> Door | None:
@@ -221,7 +222,7 @@ class Quotas:
         known = self.memory.told_bound.get(id)
         if known is None or door.queue is None or door.reason is not None:
             return known == (str(door.reason),)
-        about = (self._state_seen(door.queue, id), stopped, self.behind.get(id, ""))
+        about = (self._state_seen(door.queue, id), stopped, self._aside(id))
         return known in (about, (*about, room_state))
 
     def keep(self, queue: QueueState, shape: ShapeView, *, overtaken: bool) -> bool:
@@ -261,6 +262,10 @@ class Quotas:
         fitting = self.asked(queue, shape).fitting
         return list(dict.fromkeys(where_of(one.option, shape) for one in fitting))
 
+    def _aside(self, id: ShapeId) -> str:
+        """What of a shape is told that doesn't follow from quota."""
+        return f"{self.behind.get(id, '')} {self.checking.get(id, '')}"
+
     def open_queue(self, shape: Shape, claim: Claim) -> QueueState | None:
         """The queue of a promise, if work may enter it still."""
         door = self.door(shape)
@@ -277,7 +282,7 @@ class Quotas:
         seen = self._as_seen(queue, shape)
         offers, fitting = seen.offers, seen.fitting
 
-        about = (self._state_seen(queue, shape.id), stopped, self.behind.get(shape.id, ""))
+        about = (self._state_seen(queue, shape.id), stopped, self._aside(shape.id))
 
         def said() -> QuotaSaid:
             return self.said(queue, shape)
@@ -285,6 +290,8 @@ class Quotas:
         def instead(reason: tuple[Reason, ...]) -> Why:
             return Why(reason, lambda: self._candidates(list(offers), shape, reason), said, about)
 
+        if shape.id in self.checking and not stopped:
+            return instead((self.checking[shape.id],))
         if shape.id in self.behind:
             params: dict[str, Param] = {"name": self.behind[shape.id], "queue": queue.name}
             return instead((Reason("queue_strict", params),))

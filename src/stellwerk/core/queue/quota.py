@@ -103,6 +103,7 @@ class Quota:
         self.gone: dict[str, Holder] = {}
         self.world = World(known.flavors, {}, known.queues, {}, self.gone)
         self.fair = objects.settings.fair_sharing
+        self._checks = {one.name: one for one in objects.checks}
         self._levels = {one.name: one.levels for one in objects.topologies}
         self.held: dict[str, Held] = {}
         self.holders: dict[str, Holder] = {}
@@ -190,15 +191,32 @@ class Quota:
                 return Door(queue, Reason("queue_stopped", {"queue": queue.name, "note": about}))
             note = f"{why} ({about})"
             return Door(queue, Reason("queue_inactive", {"queue": queue.name, "note": note}))
-        if queue.spec.checks:
-            # Nobody passes checks here, and as with the reference a queue whose checks aren't
-            # there takes nothing in.
-            note = f"CheckNotFoundOrInactive ({queue.spec.checks[0].name})"
-            return Door(queue, Reason("queue_inactive", {"queue": queue.name, "note": note}))
+        if unchecked := self._unchecked(queue):
+            params = {"queue": queue.name, "note": unchecked}
+            return Door(queue, Reason("queue_inactive", {**params}))
         if not self._queues.takes(queue, local.namespace):
             params = {"queue": queue.name, "name": local.namespace}
             return Door(queue, Reason("queue_namespace", {**params}))
         return Door(queue)
+
+    def _unchecked(self, queue: QueueState) -> str:
+        """Which check of a queue can't be passed, so that nothing is taken in."""
+        for rule in queue.spec.checks:
+            check = self._checks.get(rule.name)
+            if check is None:
+                return f"AdmissionCheckNotFound ({rule.name})"
+            if not check.is_served:
+                return f"AdmissionCheckInactive ({rule.name}: nobody here is {check.controller})"
+        return ""
+
+    def checks_of(self, queue: QueueState, holding: Holding) -> tuple[str, ...]:
+        """The checks that must agree before work with such flavors starts."""
+        flavors = holding.flavors.values()
+        return tuple(
+            rule.name
+            for rule in queue.spec.checks
+            if not rule.flavors or any(name in rule.flavors for name in flavors)
+        )
 
     def options(
         self,

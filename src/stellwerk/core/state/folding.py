@@ -12,6 +12,7 @@ from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, Workload
+from stellwerk.core.state.checks import asked_of, fold_check
 from stellwerk.core.state.gates import gate_after_release
 from stellwerk.core.state.live import ShapeQueue, State, Waits
 from stellwerk.core.state.queueing import fold_queueing
@@ -36,8 +37,9 @@ def fold(state: State, record: ev.Record) -> None:
             | ev.GateChanged()
             | ev.PriorityChanged()
             | ev.RoomClaimed()
+            | ev.CheckSet()
         ):
-            _fold_queue(state, record.at_ms, event)
+            _fold_queue(state, record.at_ms, record.actor, event)
         case (
             ev.RunPlanned()
             | ev.RunProgressed()
@@ -133,14 +135,18 @@ QueueEvent = (
     | ev.GateChanged
     | ev.PriorityChanged
     | ev.RoomClaimed
+    | ev.CheckSet
 )
 
 
-def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
+def _fold_queue(state: State, at_ms: int, actor: str, event: QueueEvent) -> None:
     if isinstance(event, ev.Submitted):
         _fold_submitted(state, at_ms, event)
         return
     workload = state.workloads[event.id]
+    if isinstance(event, ev.CheckSet):
+        state.change(workload, **fold_check(workload, at_ms, actor, event))
+        return
     if workload.phase == "Pending":
         state.dequeue(workload)
     match event:
@@ -164,6 +170,7 @@ def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
                 reasons=(),
                 not_before_ms=0,
                 preemptions=0,
+                check_retries=0,
                 gate=gate_after_release(workload),
             )
         case ev.GateChanged():
@@ -172,7 +179,8 @@ def _fold_queue(state: State, at_ms: int, event: QueueEvent) -> None:
             changed = state.change(workload, priority=event.priority)
         case ev.RoomClaimed():
             claim = event.claim and replace(event.claim, since_ms=at_ms)
-            changed = state.change(workload, claim=claim)
+            checks = workload.checks if claim is None else asked_of(claim)
+            changed = state.change(workload, claim=claim, checks=checks)
         case _:
             assert_never(event)
     state.gates.keep_up(changed)

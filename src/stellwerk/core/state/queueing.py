@@ -83,6 +83,7 @@ def together(objects: Iterable[QueueObject]) -> QueueObjects:
             one.priority_class for one in found if one.priority_class is not None
         ),
         topologies=tuple(one.topology for one in found if one.topology is not None),
+        checks=tuple(one.check for one in found if one.check is not None),
         namespaces=named,
         settings=settings[0] if settings else QueueSettings(),
     )

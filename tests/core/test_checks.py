@@ -1,0 +1,195 @@
+"""Admission checks: quota and room first, then everybody who must agree, then the start."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stellwerk.core.checks import delay_ms, next_overdue_ms, overdue
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.admission import AdmissionCheck, CheckWord
+from stellwerk.core.model.catalogue import render
+from stellwerk.core.model.queueing import CheckRule, QueueSettings, Requeuing
+from stellwerk.core.model.workload import RunEnd
+from stellwerk.testing.builders import a_cluster, a_node
+from tests.core.hall import Hall
+from tests.core.queued import a_queue, queueing
+from tests.core.test_preemption import STOPPED, TWO, run
+
+BUDGET = AdmissionCheck("budget", "example.com/budget", timeout_ms=60_000)
+PAPERS = AdmissionCheck("papers", "example.com/papers")
+SLOWLY = QueueSettings(requeuing=Requeuing(base_ms=10_000, most_ms=15_000, limit=3))
+
+
+def a_checked_hall(
+    *rules: CheckRule, checks: tuple[AdmissionCheck, ...] = (BUDGET, PAPERS)
+) -> Hall:
+    """Four CPUs, and a queue of four whose work must pass these."""
+    hall = Hall(a_cluster("lab", a_node(cpus=4, memory_gib=64)))
+    queue = replace(a_queue("team", 4), checks=rules or (CheckRule("budget"), CheckRule("papers")))
+    hall.apply(queueing(queue, checks=checks, settings=SLOWLY))
+    return hall
+
+
+def sentence(hall: Hall, key: str) -> str:
+    """The one reason why a workload waits, as it is told."""
+    waits = hall.state.shapes[hall.workload(key).shape].waits
+    assert waits is not None
+    [reason] = waits.reasons
+    return render(reason).sentence
+
+
+def say(hall: Hall, key: str, check: str, word: CheckWord, message: str = "") -> list[ev.Event]:
+    """Lets somebody answer for a check."""
+    id = hall.workload(key).id
+    return hall.command(cmd.SetCheck(id, check, word, message), "boss")
+
+
+def test_work_starts_when_all_have_agreed_and_holds_its_quota_until_then() -> None:
+    """Its room isn't given to others meanwhile; what each said, by whom, is kept."""
+    hall = a_checked_hall()
+    first = hall.submit(TWO, queue="team")
+    assert hall.settle() == []
+    claim = hall.workload(first).claim
+    assert claim is not None
+    assert claim.checks == ("budget", "papers")
+    assert hall.told(first) == ["check_pending"]
+    told = sentence(hall, first)
+    assert "on lab" in told
+    assert "budget of example.com/budget, and for 1 more" in told
+    others = [hall.submit(TWO, queue="team") for _ in range(2)]
+    hall.settle()
+    assert [hall.workload(one).claim is not None for one in others] == [True, False]
+    say(hall, first, "budget", "Ready", "within 400 h")
+    assert hall.settle() == []
+    say(hall, first, "papers", "Ready")
+    assert hall.settle() == [first]
+    states = hall.workload(first).checks
+    assert [(one.name, one.state, one.by, one.message) for one in states] == [
+        ("budget", "Ready", "boss", "within 400 h"),
+        ("papers", "Ready", "boss", ""),
+    ]
+
+
+def test_only_the_checks_of_its_flavors_are_asked() -> None:
+    """One that is for another flavor alone has no say."""
+    hall = a_checked_hall(CheckRule("budget", ("spot",)))
+    key = hall.submit(TWO, queue="team")
+    assert hall.settle() == [key]
+
+
+def test_a_check_that_nobody_can_answer_closes_the_queue() -> None:
+    """One that isn't there, and one of a controller that is part of Kueue: each is told."""
+    hall = a_checked_hall(checks=(BUDGET,))
+    key = hall.submit(TWO, queue="team")
+    hall.settle()
+    assert hall.told(key) == ["queue_inactive"]
+    elsewhere = AdmissionCheck("budget", "kueue.x-k8s.io/multikueue")
+    hall = a_checked_hall(checks=(elsewhere, PAPERS))
+    key = hall.submit(TWO, queue="team")
+    hall.settle()
+    assert "nobody here is kueue.x-k8s.io/multikueue" in sentence(hall, key)
+
+
+def test_retry_gives_all_back_and_waits_longer_each_time() -> None:
+    """10 s, then the most of 15 s, then it is held; a release begins anew."""
+    hall = a_checked_hall(CheckRule("budget"))
+    key = hall.submit(TWO, queue="team")
+    for wait_ms in (10_000, 15_000, 15_000):
+        hall.settle()
+        say(hall, key, "budget", "Retry", "not today")
+        assert hall.workload(key).claim is None
+        assert hall.workload(key).not_before_ms == hall.now_ms + wait_ms
+        assert hall.settle() == []
+        hall.now_ms += wait_ms
+    hall.settle()
+    say(hall, key, "budget", "Retry")
+    assert hall.workload(key).phase == "Held"
+    assert hall.workload(key).reasons[0].code == "check_given_up"
+    hall.command(cmd.Release(hall.workload(key).id))
+    hall.settle()
+    say(hall, key, "budget", "Ready")
+    assert hall.settle() == [key]
+    assert hall.workload(key).check_retries == 0
+
+
+def test_silence_for_too_long_is_asking_for_another_try() -> None:
+    """With the words of who was silent; what has no timeout may be silent for ever."""
+    hall = a_checked_hall()
+    key = hall.submit(TWO, queue="team")
+    hall.settle()
+    assert next_overdue_ms(hall.state) == hall.now_ms + 60_000
+    assert overdue(hall.state, hall.now_ms + 59_999) == []
+    hall.now_ms += 60_000
+    hall.fold(overdue(hall.state, hall.now_ms), "")
+    assert "said nothing for 60 s" in render(hall.workload(key).reasons[0]).sentence
+    assert next_overdue_ms(hall.state) == 0
+    assert overdue(hall.state, hall.now_ms) == []
+
+
+def test_who_is_rejected_is_held_also_while_it_runs() -> None:
+    """A running one gets notice, and doesn't come back by itself."""
+    hall = a_checked_hall(CheckRule("budget"))
+    waits, runs = hall.submit(TWO, queue="team"), hall.submit(TWO, queue="team")
+    hall.settle()
+    say(hall, waits, "budget", "Rejected", "no money")
+    assert hall.workload(waits).phase == "Held"
+    assert "no money" in render(hall.workload(waits).reasons[0]).sentence
+    say(hall, runs, "budget", "Ready")
+    assert hall.settle() == [runs]
+    run(hall, runs)
+    say(hall, runs, "budget", "Rejected")
+    assert hall.workload(runs).runs[-1].notice == "preempt"
+    hall.end(runs, STOPPED)
+    assert hall.workload(runs).phase == "Held"
+    assert hall.workload(runs).reasons[0].code == "check_rejected"
+
+
+def test_what_was_not_asked_is_refused_in_words() -> None:
+    """Another check, work that has no claim, and work that isn't there."""
+    hall = a_checked_hall(CheckRule("budget"))
+    key = hall.submit(TWO, queue="team", held=True)
+    for check in ("budget", "other"):
+        [refused] = say(hall, key, check, "Ready")
+        assert isinstance(refused, ev.CommandRefused)
+        assert refused.reason.code == "check_not_asked"
+
+
+def test_delays_double_up_to_the_most() -> None:
+    """Never beyond, however often."""
+    rules = Requeuing(base_ms=1_000, most_ms=60_000)
+    assert [delay_ms(rules, n) for n in (1, 2, 3, 9, 900)] == [1_000, 2_000, 4_000, 60_000, 60_000]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5),
+            st.sampled_from(["budget", "papers", "end", "plan", "late"]),
+            st.sampled_from(["Ready", "Ready", "Retry", "Rejected", "Pending"]),
+        ),
+        max_size=25,
+    )
+)
+def test_whatever_checks_say_quota_holds_and_nobody_starts_without_all(
+    steps: list[tuple[int, str, CheckWord]],
+) -> None:
+    """In any order of answers, ends and silences; every fold leaves a sound state."""
+    hall = a_checked_hall()
+    keys = [hall.submit(TWO, queue="team") for _ in range(6)]
+    for number, what, word in steps:
+        key = keys[number]
+        alive = key in hall.state.workloads
+        if what == "plan":
+            for started in hall.settle():
+                assert all(one.state == "Ready" for one in hall.workload(started).checks)
+        elif what == "late":
+            hall.now_ms += 20_000
+            hall.fold(overdue(hall.state, hall.now_ms), "")
+        elif what == "end" and alive and hall.workload(key).live_run is not None:
+            hall.end(key, RunEnd(how="exited", code=0))
+        elif alive and what in {"budget", "papers"}:
+            say(hall, key, what, word)
+        held = [w.claim or w.live_run for w in hall.state.workloads.values()]
+        assert sum(one is not None for one in held) <= 2
