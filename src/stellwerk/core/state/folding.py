@@ -63,9 +63,7 @@ def fold(state: State, record: ev.Record) -> None:
         ):
             _fold_cluster(state, record, event)
         case ev.ShapeWaits():
-            queue = state.shapes.get(event.shape)
-            if queue is not None:
-                queue.waits = Waits(event.decision, event.reasons, record.at_ms)
+            _fold_waits(state, record.at_ms, event)
         case ev.CancelRequested():
             _fold_cancel(state, record.actor, event)
         case ev.WorkloadEnded():
@@ -83,6 +81,12 @@ def fold(state: State, record: ev.Record) -> None:
             pass  # told in the journal; nothing of the live state follows from them
         case _:
             assert_never(event)
+
+
+def _fold_waits(state: State, at_ms: int, event: ev.ShapeWaits) -> None:
+    queue = state.shapes.get(event.shape)
+    if queue is not None:
+        queue.waits = Waits(event.decision, event.reasons, at_ms)
 
 
 ClusterEvent = (
