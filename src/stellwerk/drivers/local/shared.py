@@ -43,6 +43,7 @@ from stellwerk.drivers.base import (
 )
 from stellwerk.drivers.local.driver import DRIVER, LocalDriver
 from stellwerk.drivers.local.guest import Dial, Guest
+from stellwerk.drivers.local.tidying import Tidying
 from stellwerk.runtime import system
 
 log = logging.getLogger("stellwerk.drivers")
@@ -89,10 +90,11 @@ class SharedDriver:
         self.capabilities = own.capabilities
         self.guests: dict[str, Guest] = {}
         self._blobs = blobs
-        self._whose = whose
+        self.whose = whose
         self._inbox: deque[Report] = deque()
         self._news = asyncio.Event()
         self._seen: Cluster | None = None
+        self._tidying = Tidying(self)
 
     # whose runtimes are here
 
@@ -118,6 +120,7 @@ class SharedDriver:
                     delay = min(delay * 2, RETRY_MOST_S)
                     continue
                 delay = RETRY_FIRST_S
+                self._tidying.met(person)
                 self._announce()
                 link = guest.talk.link
                 if link is not None:
@@ -139,10 +142,10 @@ class SharedDriver:
         def hear(report: Report) -> None:
             match report:
                 case Inventory():
-                    runs = tuple(run for run in report.runs if self._whose(run.run) == person)
+                    runs = tuple(run for run in report.runs if self.whose(run.run) == person)
                     self._tell(replace(report, runs=runs, people=(person,)))
                 case RunReport() | RunSample():
-                    if self._whose(report.run) == person:
+                    if self.whose(report.run) == person:
                         self._tell(report)
                 case _:
                     log.warning("the runtime of %s tells what it can't know", person)
@@ -151,7 +154,7 @@ class SharedDriver:
 
     def _at(self, run: RunId) -> Guest | None:
         """The guest whose run it is; None for one of the server's own. Raises DriverError."""
-        return self._guest(self._whose(run) or "")
+        return self._guest(self.whose(run) or "")
 
     def _guest(self, person: str) -> Guest | None:
         if not person:
@@ -218,7 +221,7 @@ class SharedDriver:
         They are in the books already. Only their own person can say so of them.
         """
         runs = ((str(one.get("run")), one.get("user")) for one in claims)
-        return {run for run, user in runs if user and self._whose(RunId(run)) == user}
+        return {run for run, user in runs if user and self.whose(RunId(run)) == user}
 
     async def _add_processes(self, guest: Guest, facts: Mapping[str, Any]) -> set[str]:
         """Notes which processes on the GPUs belong to runs of a guest, which alone can see it."""
@@ -231,7 +234,7 @@ class SharedDriver:
             for gpu in told.facts.gpus or ()
             for process in gpu.processes or ()
             if process.run in guest.talk.live
-            and self._whose(RunId(process.run)) == guest.person
+            and self.whose(RunId(process.run)) == guest.person
             and _may_be_of(guest.person, process.pid)
         }
         for gpu in facts.get("gpus") or ():
@@ -306,28 +309,32 @@ class SharedDriver:
             return await self.own.read_log(run, stream, rank, offset, limit)
         return await guest.read_log(run, stream, rank, offset, limit)
 
-    # tidying: what lies in the server's own folders; guests keep their own house
+    # tidying
+
+    def silent(self) -> Sequence[str]:
+        """People whose folders couldn't be looked at since this was last asked."""
+        return self._tidying.silent()
 
     async def runs_left(self) -> Sequence[Left]:
-        """Runs of the server's own user that left something."""
-        return await self.own.runs_left()
+        """Runs that left something."""
+        return await self._tidying.runs_left()
 
     async def is_left(self, run: RunId) -> bool:
-        """Whether something of a run is there; of a guest's that isn't known."""
-        return bool(self._whose(run)) or await self.own.is_left(run)
+        """Whether something of a run is there."""
+        return await self._tidying.is_left(run)
 
     async def folders_left(self, kind: Kept) -> Sequence[Left]:
-        """Folders of workloads of the server's own user."""
-        return await self.own.folders_left(kind)
+        """Folders of workloads."""
+        return await self._tidying.folders_left(kind)
 
     async def remove_folder(self, kind: Kept, workload: str) -> None:
         """Removes one of them."""
-        await self.own.remove_folder(kind, workload)
+        await self._tidying.remove_folder(kind, workload)
 
     async def strays(self, live: Collection[str], before_ms: int) -> Sequence[Left]:
         """What belongs to no run."""
-        return await self.own.strays(live, before_ms)
+        return await self._tidying.strays(live, before_ms)
 
     async def remove_strays(self, names: Collection[str]) -> None:
         """Removes it."""
-        await self.own.remove_strays(names)
+        await self._tidying.remove_strays(names)
