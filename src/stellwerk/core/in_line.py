@@ -154,7 +154,7 @@ def _lacking(
     """
     best: tuple[int, Option | None, dict[Pair, int]] | None = None
     for alternative in shape.alternatives:
-        requests = requests_of(alternative.request)
+        requests = requests_of(alternative.request, queue.group_of)
         options, verdicts = quota.options(queue, requests, shape.num_nodes, shape.topology)
         for option in options:
             lacks = {pair: option.usage[pair] for pair in option.short}

@@ -134,7 +134,7 @@ class Quotas:
         offers: list[Offer] = []
         verdicts = []
         for index, alternative in enumerate(shape.shape.alternatives):
-            requests = requests_of(alternative.request)
+            requests = requests_of(alternative.request, queue.group_of)
             options, said = self.quota.options(
                 queue, requests, shape.shape.num_nodes, shape.shape.topology
             )
