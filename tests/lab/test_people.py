@@ -126,3 +126,16 @@ def test_what_a_person_may_have_at_a_time(house: House) -> None:
     used = {one["who"]: one for one in json.loads(cyd.stw("usage", "-o", "json").stdout)}
     assert used["cyd"]["runs"] >= 1
     assert used["ada"]["cpu_ms"] > 0
+
+
+def test_what_is_left_in_peoples_own_folders_is_tidied_as_them(house: House) -> None:
+    """By the server's settings, through each one's own runtime; whoever isn't there is named."""
+    ada, ben, cyd = (house.people[name] for name in ("ada", "ben", "cyd"))
+    assert ada.stw("run", "--name", "left", "--", "true").returncode == 0
+    kept = list(ada.home.glob(".local/state/stellwerk/*/guest-*/runtime/runs/*"))
+    assert kept
+    assert cyd.stw("agent", "stop").returncode == 0
+    swept = ben.stw("gc", "--older-than", "0d", "--only", "runs", "-y")
+    assert "out of reach: " in swept.stderr
+    assert "/cyd" in swept.stderr, swept
+    assert not list(ada.home.glob(".local/state/stellwerk/*/guest-*/runtime/runs/*")), swept
