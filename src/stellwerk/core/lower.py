@@ -1,6 +1,7 @@
 """Lowers what a person wrote to what the core works with: a Task becomes a Shape with policies."""
 
 import math
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -8,7 +9,7 @@ from stellwerk.core.describe.placements import DEFAULT_NAMESPACE
 from stellwerk.core.describe.places import needs
 from stellwerk.core.model.launch import started_ranks
 from stellwerk.core.model.nearness import nearness_of
-from stellwerk.core.model.queueing import QUEUE_LABEL
+from stellwerk.core.model.queueing import MAX_EXEC_LABEL, QUEUE_LABEL
 from stellwerk.core.model.resources import (
     DEFAULT_QUEUE,
     Alternative,
@@ -42,6 +43,7 @@ def lower(task: Task) -> Lowered:
             DEFAULT_GRACE_MS if task.checkpoint_grace_ms is None else task.checkpoint_grace_ms
         ),
         time_limit_ms=task.time_limit_ms or 0,
+        max_exec_ms=max_exec_ms(task.labels) or 0,
         max_restarts_on_errors=(recovery.max_restarts_on_errors or 0) if recovery else 0,
         recover_on_exit_codes=recovery.recover_on_exit_codes if recovery else (),
         recovers=recovery is not None,
@@ -63,6 +65,14 @@ def lower(task: Task) -> Lowered:
         priority=_priority(task),
         queue=queue,
     )
+
+
+def max_exec_ms(labels: Mapping[str, str]) -> int | None:
+    """How long all runs together may take by Kueue's label; 0 = none, None = no number."""
+    written = labels.get(MAX_EXEC_LABEL)
+    if written is None:
+        return 0
+    return int(written) * 1000 if written.isdecimal() and 0 < int(written) < 1 << 31 else None
 
 
 def _idle_rule(task: Task) -> tuple[AbortRule, ...]:

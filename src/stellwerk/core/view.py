@@ -137,7 +137,7 @@ def head_of(workload: Workload) -> Head:
         queued_ms=workload.queued_ms,
         name=workload.name,
         work=Work(workload.project, workload.owner, workload.name, workload.task),
-        limit_ms=limit_of(policies.time_limit_ms, policies.grace_ms),
+        limit_ms=limit_of(workload.limit_ms, policies.grace_ms),
     )
 
 

@@ -116,7 +116,7 @@ def build_order(
         image=image_of(task.resources[alternative]),
         grace_ms=workload.policies.grace_ms,
         recover_on_exit_codes=workload.policies.recover_on_exit_codes,
-        time_limit_ms=workload.policies.time_limit_ms,
+        time_limit_ms=workload.limit_ms,
         shell="interactive" if task.shell == "interactive" else "snapshot",
     )
 

@@ -27,7 +27,7 @@ from stellwerk.server.policy import Policy, Refused, may_have_priority
 from stellwerk.server.queue_choice import (
     class_of,
     class_problems,
-    nearness_problems,
+    label_problems,
     queue_problems,
     with_class,
 )
@@ -160,7 +160,7 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
     problems += _missing(item, found, around)
     problems += class_problems(found.task, item, around.priority_classes)
     problems += queue_problems(lowered.queue, around.queues, item.file)
-    problems += nearness_problems(found.task, item)
+    problems += label_problems(found.task, item)
     if lowered.shape.placement:
         problems += placement_problems(lowered.shape.placement, around.placements(), item.file)
     problems += [

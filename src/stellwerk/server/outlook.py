@@ -91,7 +91,8 @@ class Outlook:
     def length_of(self, owner: str, name: str, lowered: Lowered) -> Length:
         """What is known of how long a task would run that isn't submitted."""
         limits = lowered.policies
-        limit_ms = limit_of(limits.time_limit_ms, limits.grace_ms)
+        shorter = [one for one in (limits.time_limit_ms, limits.max_exec_ms) if one]
+        limit_ms = limit_of(min(shorter, default=0), limits.grace_ms)
         keys = keys_of(PROJECT, owner, name, "", ShapeId(digest(lowered.shape)))
         return self._services.engine.lengths.length(keys, limit_ms=limit_ms)
 
@@ -156,8 +157,7 @@ def knowledge(
 
 def _length(lengths: History, workload: Workload, ran_ms: int) -> Length:
     """Of the run that goes on, or of the next one. A notice says how long it has at most."""
-    limits = workload.policies
-    limit_ms = limit_of(limits.time_limit_ms, limits.grace_ms)
+    limit_ms = limit_of(workload.limit_ms, workload.policies.grace_ms)
     found = lengths.length(keys_of_workload(workload), max(0, ran_ms), kept_ms(workload), limit_ms)
     run = workload.live_run
     if run is None or not run.notice:

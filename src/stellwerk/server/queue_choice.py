@@ -6,10 +6,10 @@ from difflib import get_close_matches
 from msgspec.structs import replace
 
 from stellwerk.core.describe.extras import PREFIX
-from stellwerk.core.lower import Lowered
+from stellwerk.core.lower import Lowered, max_exec_ms
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.nearness import wrong_nearness
-from stellwerk.core.model.queueing import PRIORITY_LABEL, QueueObjects
+from stellwerk.core.model.queueing import MAX_EXEC_LABEL, PRIORITY_LABEL, QueueObjects
 from stellwerk.core.model.resources import DEFAULT_QUEUE
 from stellwerk.core.model.task import Task
 from stellwerk.core.queueing_objects import DEFAULT_NAMESPACE
@@ -78,7 +78,17 @@ def class_problems(task: Task, item: SubmitItem, classes: Mapping[str, int]) -> 
     return [Problem("submit/priority-class", message, help, file=item.file, path="priority")]
 
 
-def nearness_problems(task: Task, item: SubmitItem) -> list[Problem]:
+def label_problems(task: Task, item: SubmitItem) -> list[Problem]:
+    """What is wrong in the labels of Kueue that it has."""
+    found = _nearness_problems(task, item)
+    if max_exec_ms(task.labels) is None:
+        message = f"`{MAX_EXEC_LABEL}` is `{task.labels[MAX_EXEC_LABEL]}`"
+        help = "write a number of seconds from 1 on"
+        found.append(Problem("submit/max-exec", message, help, file=item.file, path="labels"))
+    return found
+
+
+def _nearness_problems(task: Task, item: SubmitItem) -> list[Problem]:
     """That its labels ask for nodes near to each other in a way that can't be."""
     wrong = wrong_nearness(task.labels, task.num_nodes)
     help = "keep one of `required`, `preferred` and `unconstrained`, and slices that divide it"

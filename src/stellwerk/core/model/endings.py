@@ -79,6 +79,12 @@ ENDED = {
         "setup ended[ with exit code {exit_code}]",
         "`stw logs NAME --setup` shows why; nothing of `run` was started",
     ),
+    "max_exec_time": Entry(
+        "ended",
+        "you",
+        "all its runs together took as long as they may: {limit_ms}",
+        "`stw rerun NAME --resume` goes on from its last checkpoint, with as much time again",
+    ),
     "time_limit": Entry(
         "ended",
         "you",

@@ -34,7 +34,8 @@ NoticeWhy = Literal["cancel", "preempt", "window", "time_limit", "abort", "drain
 class Policies(Struct, frozen=True, omit_defaults=True):
     """How a workload wants to be started, stopped, retried and put back.
 
-    ``ranks`` is how often its script is started in all (0 = once on each node).
+    ``ranks`` is how often its script is started in all (0 = once on each node). ``time_limit_ms``
+    bounds each run, ``max_exec_ms`` all of them together (0 = nothing does).
     """
 
     grace_ms: int = 30_000
@@ -44,6 +45,7 @@ class Policies(Struct, frozen=True, omit_defaults=True):
     recovers: bool = False
     abort_when: tuple[AbortRule, ...] = ()
     ranks: int = 0
+    max_exec_ms: int = 0
 
 
 class RunEnd(Struct, frozen=True, omit_defaults=True):
@@ -120,6 +122,13 @@ class Run(Struct, frozen=True, omit_defaults=True):
         return self.grace_ms + self.copy_ms
 
 
+def took_ms(run: Run, end: RunEnd, ended_ms: int) -> int:
+    """How long a run that is over took, by its own clock if that is told; 0 if it never began."""
+    if end.started_at_ms and end.ended_at_ms:
+        return max(0, end.ended_at_ms - end.started_at_ms)
+    return max(0, ended_ms - run.started_ms) if run.started_ms else 0
+
+
 class Workload(Struct, frozen=True, omit_defaults=True):
     """A submitted task. ``task`` and ``snapshot`` name blobs: texts and code stay out of memory.
 
@@ -128,7 +137,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     names the workload with whose checkpoints it starts ("" = with none). ``gate`` is what keeps it
     from its turn: those named in ``after``, or others of its ``array``. ``claim`` is what it was
     promised while those who are in its way are stopped. ``checks`` are what was said of its last
-    claim, ``check_retries`` how often it was put back for them in a row.
+    claim, ``check_retries`` how often it was put back for them in a row. ``executed_ms`` is what
+    its ended runs took together.
     """
 
     id: WorkloadId
@@ -165,6 +175,19 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     claim: Claim | None = None
     checks: tuple[CheckState, ...] = ()
     check_retries: int = 0
+    executed_ms: int = 0
+
+    @property
+    def limit_ms(self) -> int:
+        """How long its run now, or its next one, may take before it is given notice; 0 = any time.
+
+        What may run for a time in all, and has, has a moment left.
+        """
+        limit_ms, most_ms = self.policies.time_limit_ms, self.policies.max_exec_ms
+        if not most_ms:
+            return limit_ms
+        left_ms = max(1, most_ms - self.executed_ms)
+        return min(limit_ms, left_ms) if limit_ms else left_ms
 
     @property
     def live_run(self) -> Run | None:

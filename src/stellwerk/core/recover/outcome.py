@@ -120,8 +120,11 @@ def _after_failure(
 
 
 def _failure(workload: Workload, run: Run, end: RunEnd, shape: Shape) -> Reason:
-    if end.how == "time_limit" and workload.policies.time_limit_ms:
-        return Reason("time_limit", {"limit_ms": workload.policies.time_limit_ms})
+    limit_ms = workload.policies.time_limit_ms
+    if end.how == "time_limit" and workload.limit_ms != limit_ms:
+        return max_exec(workload)
+    if end.how == "time_limit" and limit_ms:
+        return Reason("time_limit", {"limit_ms": limit_ms})
     request = shape.alternatives[run.allocation.alternative].request
     return diagnose(
         end,
@@ -129,6 +132,11 @@ def _failure(workload: Workload, run: Run, end: RunEnd, shape: Shape) -> Reason:
         node=node_of(workload, run, end),
         cluster=run.allocation.cluster,
     )
+
+
+def max_exec(workload: Workload) -> Reason:
+    """That all runs together took as long as they may."""
+    return Reason("max_exec_time", {"limit_ms": workload.policies.max_exec_ms})
 
 
 def node_of(workload: Workload, run: Run, end: RunEnd) -> str:

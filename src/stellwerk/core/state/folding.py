@@ -11,7 +11,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.workload import Run, Workload
+from stellwerk.core.model.workload import Run, Workload, took_ms
 from stellwerk.core.state.checks import asked_of, fold_check
 from stellwerk.core.state.gates import gate_after_release
 from stellwerk.core.state.live import ShapeQueue, State, Waits
@@ -314,6 +314,9 @@ def _fold_run_ended(state: State, at_ms: int, event: ev.RunEnded) -> None:
         event.run, None, phase="Ended", end=event.end, ended_ms=at_ms, reason=event.reason
     )
     run = workload.runs[-1]
+    if workload.policies.max_exec_ms:
+        took = workload.executed_ms + took_ms(run, event.end, at_ms)
+        workload = state.change(workload, executed_ms=took)
     del state.running[workload.id]
     state.to_stop.pop(workload.id, None)
     del state.allocations[run.allocation.cluster][run.id]
