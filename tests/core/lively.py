@@ -15,9 +15,11 @@ from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.queueing import CheckRule, Cohort
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
+from stellwerk.core.model.reservations import Holder, Span, Wanted
 from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.wishes import Wishes
 from stellwerk.core.model.workload import Policies, RunEnd
+from stellwerk.core.reservations import due
 from stellwerk.core.standing import Answer, OwnMade, on_answers, on_own_answers
 from stellwerk.engine.standing_work import wished
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
@@ -56,6 +58,7 @@ def a_lively_hall(seed: int, steps: int = 150) -> Hall:
             _change_wishes(hall, wishes)
         if step >= 120 and policies.random() < 0.4:
             _change_places(hall, policies)
+            _change_reservations(hall, policies)
         machines_fail = 50 <= step < 80
         hall.now_ms += dice.choice((0, 10, 1_000, 60_000, 400_000))
         if machines_fail:
@@ -112,6 +115,16 @@ def _change_places(hall: Hall, dice: random.Random) -> None:
         case _:
             hall.report(ClusterReport(SPARE))
             hall.command(cmd.RemoveCluster("spare"))
+
+
+def _change_reservations(hall: Hall, dice: random.Random) -> None:
+    """A node is reserved, or time goes on for what is reserved."""
+    if not hall.state.reservations.kept:
+        begins = hall.now_ms + 1_000
+        span = Span(begins, begins + dice.choice((600_000, 3_600_000)))
+        wanted = Wanted(nodes=1, clusters=("room",))
+        hall.command(cmd.MakeReservation("exam", Holder("person", "ada"), wanted, (span,)))
+    hall.fold(due(hall.state, hall.now_ms))
 
 
 BOUND = a_shape(a_request(cpus=1), placement="lab/p1")

@@ -13,6 +13,7 @@ from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reservations import Holder, Reservation, Span, Wanted
 from stellwerk.core.model.standing import NOT_YET
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.server.story import sentence, timeline
@@ -21,6 +22,7 @@ from stellwerk.testing.builders import a_shape, an_allocation
 ID, RUN = WorkloadId("w-1"), RunId("w-1-2")
 SUBMIT = Submit(ID, "job", "default", a_shape(), BlobHash("0" * 64))
 
+EXAM = Reservation("exam", "ada", Holder("queue", "exam"), Wanted(1), "lab", (), (Span(5, 9),))
 SENTENCES = [
     (ev.Submitted("ada", SUBMIT), "submitted by ada to queue default"),
     (ev.Held(ID, Reason("held", {"actor": "bob"})), "held by bob"),
@@ -51,9 +53,7 @@ SENTENCES = [
     (
         ev.RunWarned(
             RUN,
-            Reason(
-                "gpu_over_asked", {"gpu": "1", "used_bytes": 14 << 30, "asked_bytes": 10 << 30}
-            ),
+            Reason("gpu_over_asked", {"gpu": "1", "used_bytes": 14 << 30, "asked_bytes": 10 << 30}),
         ),
         "run 2 was warned: it holds 14 GiB of GPU 1 and asked for 10 GiB",
     ),
@@ -86,6 +86,9 @@ SENTENCES = [
     (ev.RoomClaimed(ID), "its claim can't be counted on any more"),
     (ev.QueueObjectApplied(QueueObject("Cohort", "lab")), ""),
     (ev.QueueObjectDeleted("Cohort", "lab"), ""),
+    (ev.ReservationMade(EXAM), ""),
+    (ev.ReservationMoved("exam"), ""),
+    (ev.ReservationOver("exam", "expired", 5), ""),
 ]
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from stellwerk.client.parts import part
-from stellwerk.client.requests import Requests
+from stellwerk.client.reservations import ReservationCalls
 from stellwerk.client.wire import Changed
 from stellwerk.core.model.reasons import RenderedReason
 
@@ -239,7 +239,7 @@ class Fair(Struct):
     seq: int = 0
 
 
-class QueueingCalls(Requests):
+class QueueingCalls(ReservationCalls):
     """Each endpoint about queueing as a method."""
 
     def queue_objects(self, kind: str = "", name: str = "", namespace: str = "") -> Objects:

@@ -27,7 +27,7 @@ from stellwerk.core.model.lengths import Begun, Length
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import starts
 from stellwerk.core.queue.quota import Held
-from stellwerk.core.view import ShapeView, View
+from stellwerk.core.view import Head, ShapeView, View
 
 MOST_STEPS = 5_000
 """Moments that are looked at in all futures together; what lies beyond them isn't known."""
@@ -271,10 +271,11 @@ class _Future:
         run = run_id(start.workload, 0)
         begun = cluster.begun
         for key, shape in self._shapes.items():
-            if any(head.id == start.workload for head in shape.heads[:1]):
-                head = shape.heads[0]
-                begun = {**begun, run: Begun(now_ms, head.work, head.limit_ms)}
-                self._take_head(key, shape)
+            head = next((one for one in shape.heads if one.id == start.workload), None)
+            if head is not None:
+                held = Begun(now_ms, head.work, head.limit_ms, shape.shape.queue, head.grace_ms)
+                begun = {**begun, run: held}
+                self._take_head(key, shape, head)
                 break
         self._clusters[name] = replace(
             cluster, allocations=(*cluster.allocations, (run, start.allocation)), begun=begun
@@ -301,9 +302,10 @@ class _Future:
             stuck=True,
         )
 
-    def _take_head(self, key: str, shape: ShapeView) -> None:
+    def _take_head(self, key: str, shape: ShapeView, head: Head) -> None:
         if len(shape.heads) > 1:
-            self._shapes[key] = replace(shape, heads=shape.heads[1:], count=shape.count - 1)
+            left = tuple(one for one in shape.heads if one is not head)
+            self._shapes[key] = replace(shape, heads=left, count=shape.count - 1)
         else:
             del self._shapes[key]
 

@@ -23,6 +23,7 @@ from stellwerk.core.queueing_objects import on_apply as on_apply_queues
 from stellwerk.core.queueing_objects import on_delete as on_delete_objects
 from stellwerk.core.recover.blame import blame, quarantine
 from stellwerk.core.recover.outcome import max_exec, node_of, outcome
+from stellwerk.core.reservations import on_cancel, on_make
 from stellwerk.core.standing import on_apply, on_delete
 from stellwerk.core.state import State
 
@@ -52,6 +53,10 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         return on_delete(state, command)
     if isinstance(command, cmd.ApplyQueues):
         return on_apply_queues(state, command)
+    if isinstance(command, cmd.MakeReservation):
+        return on_make(state, command, actor)
+    if isinstance(command, cmd.CancelReservation):
+        return on_cancel(state, command)
     if isinstance(command, cmd.DeleteQueueObjects):
         return on_delete_objects(state, command)
     if isinstance(command, cmd.SetCheck):
@@ -128,12 +133,12 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
         case rep.RunWarned():
             run = _live(state, report.run, report.generation)
             return [] if run is None or run.notice else [ev.RunWarned(run.id, report.reason)]
+        case rep.CopyTimed():
+            return _on_copy_timed(state, report)
         case rep.Inventory() | rep.RunSample():
             return []
         case rep.Reachability():
             return _on_reachability(state, report)
-        case rep.CopyTimed():
-            return _on_copy_timed(state, report)
         case _:
             assert_never(report)
 

@@ -102,6 +102,8 @@ class _Cycle:
         """Goes through the queue in order; a shape that is blocked blocks all behind it."""
         self._drain()
         self._keep_promises()
+        for kept in self.keeping.reserve():
+            self._changes(kept.cluster, kept.parts)
         shapes = self.view.shapes
         heads = [(self._turn(shape, 0), i, 0) for i, shape in enumerate(shapes)]
         heapify(heads)
@@ -115,6 +117,8 @@ class _Cycle:
             starts = self._consider(shape.heads[at], shape)
             if starts and at + 1 < len(shape.heads):
                 heapreplace(heads, (self._turn(shape, at + 1), i, at + 1))
+            elif behind := 0 if starts else self.keeping.next_own(shape, at):
+                heapreplace(heads, (self._turn(shape, behind), i, behind))
             else:
                 more = more or (starts and at + 1 < shape.count)
                 heappop(heads)
@@ -132,26 +136,18 @@ class _Cycle:
         if self.quotas is not None and door is not None:
             return self._consider_bound(self.quotas, door, head, shape)
         bounded = unbound(self.anywhere, shape.shape)
-        if not self._is_known_to_wait(shape.id) and bounded.fitting(shape.shape, shape.id):
-            self._start(head, shape, bounded)
-            return True
-        if self._pass(head, shape):
-            return True
+        for rooms, whose in self.keeping.ways(head, shape, self.rooms):
+            if rooms is None and self._is_known_to_wait(shape.id):
+                continue
+            there = bounded
+            if rooms is not None:
+                there = unbound(ByFlavor(self.bounded.on(rooms)), shape.shape)
+            if there.fitting(shape.shape, shape.id):
+                self._start(head, shape, there, whose)
+                return True
         self._block(shape)
         self._keep_room(head, shape, bounded)
         return False
-
-    def _pass(self, head: Head, shape: ShapeView) -> bool:
-        """Starts a workload in room that is kept for others, if it is over before they need it."""
-        lenders = self.keeping.lenders(head)
-        if not lenders:
-            return False
-        lent = self.bounded.on(self.keeping.lent(self.rooms, lenders))
-        lent = unbound(ByFlavor(lent), shape.shape)
-        if not lent.fitting(shape.shape, shape.id):
-            return False
-        self._start(head, shape, lent, lenders)
-        return True
 
     def _block(self, shape: ShapeView) -> None:
         self.blocked[shape.id] = None
@@ -172,19 +168,15 @@ class _Cycle:
             quotas.behind[shape.id] = quotas.closed[queue.name]
             return False
         self.searched[shape.id] = None
-        lenders = self.keeping.lenders(head)
+        lenders = self.keeping.lenders(head, shape.shape.queue)
         names = [(name, *(one.id for one in kept)) for name, kept in lenders.items()]
         room_state = hash((self.room_state, *names)) if names else self.room_state
         if not quotas.is_known(queue, head, shape.id, room_state):
-            placed = quotas.place(queue, shape)
-            if placed is not None:
-                self._start_bound(quotas, queue, head, shape, placed)
-                return True
-            if lenders:
-                lent = self.bounded.on(self.keeping.lent(self.rooms, lenders))
-                placed = quotas.place(queue, shape, lent)
+            for rooms, whose in self.keeping.ways(head, shape, self.rooms, lenders):
+                there = self.bounded.on(rooms) if rooms is not None else None
+                placed = quotas.place(queue, shape, there)
                 if placed is not None:
-                    self._start_bound(quotas, queue, head, shape, placed, lenders)
+                    self._start_bound(quotas, queue, head, shape, placed, whose)
                     return True
             may_promise = self.promises < self.view.limits.promises
             if may_promise and self._promise(quotas, queue, head, shape):
@@ -307,7 +299,7 @@ class _Cycle:
 
     @property
     def _touched(self) -> bool:
-        return bool(self.starts or self.keeping.kept or self.promised)
+        return bool(self.starts or self.keeping.any_kept or self.promised)
 
     def _start(
         self, head: Head, shape: ShapeView, bounded: Bounded, lenders: Lenders | None = None
@@ -328,8 +320,8 @@ class _Cycle:
         allocation = charged(decided.allocation, shape.shape)
         cluster = allocation.cluster
         if lenders and cluster in lenders:
-            passed = self.keeping.passed(allocation, lenders[cluster])
-            allocation = replace(allocation, passed=passed)
+            queue = shape.shape.queue
+            allocation = self.keeping.marked(allocation, lenders[cluster], head, queue)
         self.decisions.append(decided.decision)
         self.actions.append(
             StartRun(
@@ -346,7 +338,7 @@ class _Cycle:
         self._changes(cluster, allocation.nodes)
         self.by_name[cluster].take(allocation)
         self.bounded.limited.take(allocation)
-        self.keeping.started(allocation, head)
+        self.keeping.started(allocation, head, shape.shape.queue)
 
     def _inputs(self, shape: ShapeId) -> Inputs:
         return Inputs(

@@ -17,6 +17,7 @@ from stellwerk.core.model.limits import NO_LIMITS, Limits
 from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.queueing import ClusterQueue, QueueObjects
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reservations import Reservation
 from stellwerk.core.model.resources import Allocation, Shape, named
 from stellwerk.core.model.standing import NOT_YET, Decided
 from stellwerk.core.model.workload import Workload
@@ -35,7 +36,8 @@ NOBODYS = Work("", "", "", "")
 
 class Head(Struct, frozen=True):
     """A waiting workload as the plan sees it. ``limit_ms`` ends its run in any case (0: nothing
-    does), grace and all; ``work`` is what its length is known by.
+    does), grace and all; ``work`` is what its length is known by. ``goes_on``: stopped, it goes on
+    from what it saves in ``grace_ms``; but not in the first ``protected_ms``.
     """
 
     id: WorkloadId
@@ -46,6 +48,9 @@ class Head(Struct, frozen=True):
     name: str
     work: Work = NOBODYS
     limit_ms: int = 0
+    grace_ms: int = 0
+    goes_on: bool = False
+    protected_ms: int = 0
 
 
 class ShapeView(Struct, frozen=True):
@@ -105,7 +110,7 @@ class View(Struct, frozen=True):
     ``placements`` are the decisions about all placements, by key, ``own`` those about the own
     placements of work that has wishes, by shape. ``queueing`` are the objects of queueing (None:
     there are no queues), ``held`` is what runs hold of quota, in the order of ids. ``lengths`` are
-    the past lengths of work by key.
+    the past lengths of work by key, ``reservations`` who was promised room for times to come.
     """
 
     seq: int
@@ -124,6 +129,7 @@ class View(Struct, frozen=True):
     claims: tuple[ClaimView, ...] = ()
     used_up: dict[str, Reason] = {}
     lengths: dict[str, Sketch] = {}
+    reservations: tuple[Reservation, ...] = ()
 
 
 def head_of(workload: Workload) -> Head:
@@ -138,6 +144,9 @@ def head_of(workload: Workload) -> Head:
         name=workload.name,
         work=Work(workload.project, workload.owner, workload.name, workload.task),
         limit_ms=limit_of(workload.limit_ms, policies.grace_ms),
+        grace_ms=policies.grace_ms,
+        goes_on=policies.goes_on,
+        protected_ms=policies.protected_ms,
     )
 
 
@@ -190,6 +199,7 @@ class Viewer:
             claims=self._claims(),
             used_up=closed,
             lengths=self._past_lengths(),
+            reservations=state.reservations.all(),
         )
 
     def _past_lengths(self) -> dict[str, Sketch]:
@@ -315,7 +325,9 @@ class Viewer:
     def _begins(self, workload: Workload, run: RunId) -> Begun:
         planned_ms = next(one.planned_ms for one in workload.runs if one.id == run)
         head = head_of(workload)
-        return Begun(planned_ms, head.work, head.limit_ms)
+        queue = "/".join(named(self._state.shapes[workload.shape].shape.queue))
+        safe_ms = planned_ms + head.protected_ms if head.protected_ms else 0
+        return Begun(planned_ms, head.work, head.limit_ms, queue, head.grace_ms, safe_ms)
 
     def _shape_views(self) -> tuple[ShapeView, ...]:
         views = []

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stellwerk.core.checks import next_overdue_ms, overdue
-from stellwerk.core.draining import lapsed, next_lapse_ms
 from stellwerk.core.gates import settle
 from stellwerk.core.intake import (
     missing_runs,
@@ -41,6 +39,7 @@ from stellwerk.core.model.telemetry import Telemetry, Usage
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import plan
 from stellwerk.core.state import IMAGE_SCHEMA, State, fold
+from stellwerk.core.timers import TIMERS, next_time_ms
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import View, Viewer
 from stellwerk.drivers.base import Driver
@@ -228,12 +227,9 @@ class Engine:
         self._take_answers(happened)
         while opened := settle(self.state):
             self._fold(happened, opened, ENGINE)
-        self._fold(happened, lapsed(self.state, self._now()), ENGINE)
-        self._fold(happened, overdue(self.state, self._now()), ENGINE)
-        wake_at_ms = await self._plan(happened)
-        for due_ms in (next_lapse_ms(self.state), next_overdue_ms(self.state)):
-            if due_ms:
-                wake_at_ms = min(wake_at_ms or due_ms, due_ms)
+        for follows in TIMERS:
+            self._fold(happened, follows(self.state, self._now()), ENGINE)
+        wake_at_ms = next_time_ms(self.state, self._now(), await self._plan(happened))
         if happened.records or happened.made or happened.inbox_upto is not None:
             await self._commit(happened)
             self.placements.landed(happened.answers)

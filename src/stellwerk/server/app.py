@@ -35,6 +35,7 @@ from stellwerk.server.handlers import (
     placements,
     plan,
     queueing,
+    reservations,
     runtimes,
     supposing,
     workloads,
@@ -78,6 +79,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *people.HANDLERS,
     *supposing.HANDLERS,
     *fair.HANDLERS,
+    *reservations.HANDLERS,
 )
 
 

@@ -37,9 +37,33 @@ def timeline(records: Iterable[ev.Record], name_of: Callable[[str], str] = str) 
     return [Moment(at_ms, what) for at_ms, what in told if what]
 
 
+OfNoWorkload = (
+    ev.LeaderChanged
+    | ev.ClusterObserved
+    | ev.ShapeWaits
+    | ev.NodeQuarantined
+    | ev.NodeResumed
+    | ev.ClusterDrained
+    | ev.ClusterResumed
+    | ev.ClusterRemoved
+    | ev.FleetDeclared
+    | ev.PlacementApplied
+    | ev.PlacementDeleted
+    | ev.PlacementDecided
+    | ev.OwnPlacementDecided
+    | ev.QueueObjectApplied
+    | ev.QueueObjectDeleted
+    | ev.ReservationMade
+    | ev.ReservationMoved
+    | ev.ReservationOver
+)
+
+
 def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
     """What one record says about its workload; empty if it says nothing about one."""
     event = record.event
+    if isinstance(event, OfNoWorkload):
+        return ""
     match event:
         case ev.Submitted():
             held = ", held" if event.submit.held else ""
@@ -78,24 +102,6 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             return f"check {event.check} set to {event.state} by {record.actor}{note}"
         case ev.ActionDropped():
             return f"planned {event.action} dropped: {_told(event.reason)}"
-        case (
-            ev.LeaderChanged()
-            | ev.ClusterObserved()
-            | ev.ShapeWaits()
-            | ev.NodeQuarantined()
-            | ev.NodeResumed()
-            | ev.ClusterDrained()
-            | ev.ClusterResumed()
-            | ev.ClusterRemoved()
-            | ev.FleetDeclared()
-            | ev.PlacementApplied()
-            | ev.PlacementDeleted()
-            | ev.PlacementDecided()
-            | ev.OwnPlacementDecided()
-            | ev.QueueObjectApplied()
-            | ev.QueueObjectDeleted()
-        ):
-            return ""
         case _:
             assert_never(event)
 
@@ -140,6 +146,8 @@ def _run_sentence(event: RunEvent) -> str:
             nodes = dict.fromkeys(part.node for part in event.allocation.nodes)
             place = event.allocation.cluster
             where = place if list(nodes) == [place] else f"{place} ({', '.join(nodes)})"
+            if event.allocation.reserved:
+                where += f" in the reservation {event.allocation.reserved}"
             return f"run {number} placed on {where}, decision {event.decision}"
         case ev.RunProgressed():
             why = f": {NOTICES[event.why]}" if event.why else ""

@@ -68,6 +68,7 @@ SAMPLE: dict[str, str | int] = {
     "found": "it has none",
     "most": 2000,
     "period": "month",
+    "holder": "queue exam",
     "until": "2027-01-01",
     "used": 2000,
     "change": "allow 6 usd by `stellwerk/max-usd`",

@@ -58,7 +58,9 @@ def subject(record: EventRecord) -> str:
     if record.type.startswith("queue-object-"):
         space = event.get("namespace", "")
         return f"{space}/{event.get('name', '-')}" if space else str(event.get("name", "-"))
-    if record.type == "fleet-declared":
+    if record.type == "reservation-made":
+        event = event.get("reservation", {})
+    if record.type == "fleet-declared" or record.type.startswith("reservation-"):
         return str(event.get("name", "-"))
     if workload := event.get("workload") or event.get("id"):
         return str(workload)
@@ -117,6 +119,13 @@ def _of_no_workload(event: ev.Event) -> str:
             return f"{event.object.kind} applied"
         case ev.QueueObjectDeleted():
             return f"{event.kind} deleted"
+        case ev.ReservationMade(reservation=one):
+            from_ms = moment(one.spans[0].from_ms)
+            return f"{one.wanted} of {one.cluster} reserved for {one.holder} from {from_ms}"
+        case ev.ReservationMoved():
+            return f"can't be kept: {event.broken}" if event.broken else "kept on other nodes"
+        case ev.ReservationOver():
+            return f"reservation {event.why}"
     return ""
 
 

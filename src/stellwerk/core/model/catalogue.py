@@ -109,6 +109,27 @@ WAITING = {
         "[; how long {unknown} runs isn't known, so it can't go first]",
         "wait until {name} has started",
     ),
+    "room_reserved": Entry(
+        "turn",
+        "time",
+        "what it needs on {cluster} is reserved as {name}[ for {holder}][ from {opens}]"
+        "[ until {until}][; it may run for {lasts_ms}][; how long {unknown} runs isn't known]"
+        "[, and the room is needed in {needed_ms}]",
+        "wait until then; a time limit (--time-limit) that ends before lets it start now, and so "
+        "does work that goes on from its checkpoints",
+    ),
+    "reservation_begins": Entry(
+        "capacity",
+        "time",
+        "{cluster} is reserved as {name} for {holder} from {opens}",
+        "it goes on from its last checkpoint where there is room",
+    ),
+    "reservation_refused": Entry(
+        "blocked",
+        "cluster owner",
+        "{name} can't be reserved: {note}",
+        "ask for less, for another time or another cluster; `stw reserve list` shows who has what",
+    ),
     "not_planned": Entry("unknown", "stellwerk", "it has not been looked at yet", "wait a moment"),
     "held": Entry("held", "you", "held by {actor}", "`stw release` lets it start"),
     "held_no_progress": Entry(

@@ -11,6 +11,7 @@ from stellwerk.core.model.gates import ARRAY_LABEL, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import ObjectKey, QueueObject
+from stellwerk.core.model.reservations import Holder, Span, Wanted
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.workload import Policies
 
@@ -153,6 +154,22 @@ class DeleteQueueObjects(Struct, frozen=True, tag="delete-queue-objects", omit_d
     force: bool = False
 
 
+class MakeReservation(Struct, frozen=True, tag="make-reservation", omit_defaults=True):
+    """Promise somebody room for times to come."""
+
+    name: str
+    holder: Holder
+    wanted: Wanted
+    spans: tuple[Span, ...]
+    release_ms: int = 0
+
+
+class CancelReservation(Struct, frozen=True, tag="cancel-reservation"):
+    """Give up a reservation; what runs in it goes on."""
+
+    name: str
+
+
 Command = (
     Submit
     | Cancel
@@ -169,10 +186,14 @@ Command = (
     | DeletePlacement
     | ApplyQueues
     | DeleteQueueObjects
+    | MakeReservation
+    | CancelReservation
 )
 
 OfCluster = ResumeNode | DrainCluster | ResumeCluster | RemoveCluster
-OfNoWorkload = OfCluster | ApplyFleet | DeletePlacement | ApplyQueues | DeleteQueueObjects
+OfReservation = MakeReservation | CancelReservation
+OfStanding = ApplyFleet | DeletePlacement | ApplyQueues | DeleteQueueObjects
+OfNoWorkload = OfCluster | OfStanding | OfReservation
 
 
 def subject(command: Command) -> WorkloadId:

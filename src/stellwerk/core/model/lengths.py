@@ -27,12 +27,17 @@ class Work(NamedTuple):
 class Begun(Struct, frozen=True):
     """A live run: since when it holds what it holds, and by what its length is known.
 
-    ``limit_ms`` is what ends it in any case, its grace included (0: nothing does).
+    ``limit_ms`` is what ends it in any case, its grace included (0: nothing does). ``queue`` is the
+    LocalQueue that it came from, ``grace_ms`` what it has to save when it is stopped, ``safe_ms``
+    until when it was promised not to be (0: it wasn't).
     """
 
     planned_ms: int
     work: Work
     limit_ms: int = 0
+    queue: str = ""
+    grace_ms: int = 0
+    safe_ms: int = 0
 
 
 class Predicted(Struct, frozen=True):

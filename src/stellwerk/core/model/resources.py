@@ -120,7 +120,8 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
     """What a run holds on its cluster: given with the run, taken back when it is over.
 
     ``person`` and ``project`` are those of its shape. ``passed`` are the workloads for which some
-    of it is kept, and before whose turn it is predicted to be over.
+    of it is kept, and before whose turn it is predicted to be over. ``reserved`` names the
+    reservation in whose room it started.
     """
 
     cluster: str
@@ -129,3 +130,4 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
     person: str = ""
     project: str = ""
     passed: tuple[WorkloadId, ...] = ()
+    reserved: str = ""

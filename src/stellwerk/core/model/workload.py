@@ -34,8 +34,8 @@ NoticeWhy = Literal["cancel", "preempt", "window", "time_limit", "abort", "drain
 class Policies(Struct, frozen=True, omit_defaults=True):
     """How a workload wants to be started, stopped, retried and put back.
 
-    ``ranks`` is how often its script is started in all (0 = once on each node). ``time_limit_ms``
-    bounds each run, ``max_exec_ms`` all of them together (0 = nothing does).
+    ``ranks`` is how often its script is started in all (0 = once on each node). A run isn't
+    stopped for others for ``protected_ms`` (0: for as long as any work).
     """
 
     grace_ms: int = 30_000
@@ -44,8 +44,14 @@ class Policies(Struct, frozen=True, omit_defaults=True):
     recover_on_exit_codes: tuple[int, ...] = ()
     recovers: bool = False
     abort_when: tuple[AbortRule, ...] = ()
-    ranks: int = 0
     max_exec_ms: int = 0
+    ranks: int = 0
+    protected_ms: int = 0
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it said that it goes on from what it saved, when it is put back."""
+        return self.recovers or bool(self.recover_on_exit_codes)
 
 
 class RunEnd(Struct, frozen=True, omit_defaults=True):

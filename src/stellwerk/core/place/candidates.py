@@ -20,7 +20,7 @@ from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import NODES_AT_ONCE, lack
 from stellwerk.core.place.node import right_kind
 from stellwerk.core.place.room import Room, fit
-from stellwerk.core.place.rooms import ClusterRoom, Key
+from stellwerk.core.place.rooms import RESERVATION, ClusterRoom, Key
 
 PREFERENCE_STEP = 1000
 """Each place further down in an ordered choice costs more than any other score can give."""
@@ -185,7 +185,9 @@ def _refused(shape: Shape, key: Key, alternative: Alternative, room: ClusterRoom
         return Found(Candidate(name, index, "never", refused))
     is_served = serves(room.cluster, shape.person)
     if is_served and room.kept_for and fit(room.free, request, shape.num_nodes) is not None:
-        reason = Reason("room_kept", {"cluster": name, "name": room.kept_for[0]})
+        kept_for = room.kept_for[0]
+        code = "room_reserved" if kept_for.startswith(RESERVATION) else "room_kept"
+        reason = Reason(code, {"cluster": name, "name": kept_for.removeprefix(RESERVATION)})
         return Found(Candidate(name, index, "later", (reason,)))
     if is_served and not room.free.nodes:
         return Found(Candidate(name, index, "later", (Reason("nodes_avoided", {"cluster": name}),)))

@@ -10,23 +10,37 @@ workload by one run of one that passed, and never by one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from stellwerk.core.lengths import P50, P90, own_keys, trusted_ms
+from stellwerk.core.model.draining import moment
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.lengths import Begun, Work
 from stellwerk.core.model.reasons import Param, Reason
+from stellwerk.core.model.reservations import Reservation
 from stellwerk.core.model.resources import Allocation, NodeAllocation
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.candidates import answering, avoided, cannot, serves
 from stellwerk.core.place.lacks import Far, credit
+from stellwerk.core.place.reservable import is_in, left_of
 from stellwerk.core.place.room import Room, fit
-from stellwerk.core.place.rooms import ClusterRoom, Verdicts
+from stellwerk.core.place.rooms import RESERVATION, ClusterRoom, Verdicts, Whole
 from stellwerk.core.view import Head, ShapeView, View
 
 HERE = (0, 0)
+
+STOP_MS = 60_000
+"""So much longer than its grace must be left before a reservation for one that is stopped then."""
+
+MOVED_MS = 10 * 60_000
+"""So long work must be able to run before it is worth starting it, only to be stopped."""
+
+UNKNOWN_MS = 24 * 3_600_000
+"""So long before a reservation work still starts in its room of which no length is known."""
 
 
 class Nearest(NamedTuple):
@@ -39,13 +53,17 @@ class Nearest(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is kept for a workload, until when at least it can't use it (0: nobody knows)."""
+    """What is kept for a workload, until when at least it can't use it (0: nobody knows).
+
+    Or for a reservation, until its next time begins (0: it goes on).
+    """
 
     id: WorkloadId
     name: str
     cluster: str
     parts: tuple[NodeAllocation, ...]
     until_ms: int
+    reservation: Reservation | None = None
 
 
 class Keeping:
@@ -53,6 +71,7 @@ class Keeping:
 
     def __init__(self, view: View, by_name: dict[str, ClusterRoom]) -> None:
         self.kept: list[Kept] = []
+        self.reserved: list[Kept] = []
         self._view = view
         self._by_name = by_name
         self._parts = {one.cluster.name: one for one in view.clusters}
@@ -70,12 +89,85 @@ class Keeping:
                     found.setdefault(part.cluster.name, []).append(one)
         return found
 
-    def started(self, allocation: Allocation, head: Head) -> None:
+    def started(self, allocation: Allocation, head: Head, queue: str) -> None:
         """Notes what this cycle starts: it holds room as what ran before does."""
         if allocation.passed:
             self._passers.setdefault(allocation.cluster, []).append(allocation)
-        begun = Begun(self._view.now_ms, head.work, head.limit_ms)
+        begun = Begun(self._view.now_ms, head.work, head.limit_ms, queue)
         self._started.setdefault(allocation.cluster, []).append((allocation, begun))
+
+    def reserve(self) -> list[Kept]:
+        """Keeps what was promised to people, less what they have of it already."""
+        now_ms = self._view.now_ms
+        for one in self._view.reservations:
+            span, room = one.at(now_ms), self._by_name.get(one.cluster)
+            if span is None or room is None:
+                continue
+            mine = [held for held, begun in self._runs(one.cluster) if _is_mine(one, held, begun)]
+            parts = left_of(one.parts, mine)
+            until_ms = span.from_ms if span.from_ms > now_ms else 0
+            name = f"{RESERVATION}{one.name}"
+            kept = Kept(WorkloadId(name), name, one.cluster, parts, until_ms, one)
+            self.reserved.append(kept)
+            room.keep(parts, name)
+        return self.reserved
+
+    @property
+    def any_kept(self) -> bool:
+        """Whether anything is kept for anybody."""
+        return bool(self.kept or self.reserved)
+
+    def ways(
+        self,
+        head: Head,
+        shape: ShapeView,
+        rooms: list[ClusterRoom],
+        lenders: dict[str, list[Kept]] | None = None,
+    ) -> Iterator[tuple[list[ClusterRoom] | None, dict[str, list[Kept]] | None]]:
+        """The rooms in which a workload may start, in the order of trying, and in whose kept room.
+
+        What is reserved for it comes first, then what is free (None), then what others lend it.
+        """
+        queue = shape.shape.queue
+        own = self.own_rooms(head, queue) if self.reserved else {}
+        if own:
+            yield self.inside(own), own
+        yield None, None
+        lenders = self.lenders(head, queue) if lenders is None else lenders
+        if lenders:
+            yield self.lent(rooms, lenders), lenders
+
+    def next_own(self, shape: ShapeView, at: int) -> int:
+        """The next workload of a blocked shape for which something is reserved now; 0 = none."""
+        if self.reserved:
+            for number, head in enumerate(shape.heads[at + 1 :], at + 1):
+                if self.own_rooms(head, shape.shape.queue):
+                    return number
+        return 0
+
+    def own_rooms(self, head: Head, queue: str) -> dict[str, list[Kept]]:
+        """What is reserved now for a workload, by cluster: it starts there first."""
+        found: dict[str, list[Kept]] = {}
+        for one in self.reserved:
+            mine = one.reservation
+            if not one.until_ms and mine is not None and mine.holder.owns(head.work, queue):
+                found.setdefault(one.cluster, []).append(one)
+        return found
+
+    def inside(self, own: dict[str, list[Kept]]) -> list[ClusterRoom]:
+        """The rooms of the nodes that are reserved for a workload, and no other."""
+        found = []
+        for name, mine in own.items():
+            room = self._by_name[name]
+            nodes = {part.node: True for one in mine for part in one.parts}
+            others = {f"{name}/{node}": True for node in room.free.nodes if node not in nodes}
+            free = room.free.without(others).copy()
+            for one in self.reserved:
+                if one.cluster == name and one not in mine:
+                    for part in one.parts:
+                        free.take_part(part)
+            found.append(ClusterRoom(free, Whole(room.whole.room.without(others))))
+        return found
 
     def keep(self, head: Head, shape: ShapeView, bounded: Bounded) -> Kept | None:
         """Keeps what a workload needs where it is nearest; None where it could never run."""
@@ -175,9 +267,12 @@ class Keeping:
             keys = self._keys[work] = own_keys(work)
         return keys
 
-    def lenders(self, head: Head) -> dict[str, list[Kept]]:
+    def lenders(self, head: Head, queue: str = "") -> dict[str, list[Kept]]:
         """Whose kept room a workload may use, since it is over before they could: by cluster."""
         found: dict[str, list[Kept]] = {}
+        for one in self.reserved:
+            if self._may_enter(one, head, queue):
+                found.setdefault(one.cluster, []).append(one)
         if not any(one.until_ms > self._view.now_ms for one in self.kept):
             return found
         lasts_ms = self.lasts_ms(head)
@@ -187,6 +282,18 @@ class Keeping:
             if one.until_ms >= self._view.now_ms + lasts_ms:
                 found.setdefault(one.cluster, []).append(one)
         return found
+
+    def _may_enter(self, one: Kept, head: Head, queue: str) -> bool:
+        """Whether what is reserved is for a workload, or it is over, or can be stopped, in time."""
+        reservation, left_ms = one.reservation, one.until_ms - self._view.now_ms
+        if reservation is None or reservation.holder.owns(head.work, queue):
+            return reservation is not None
+        if left_ms <= 0:
+            return False
+        if head.goes_on and max(head.protected_ms, MOVED_MS) + head.grace_ms + STOP_MS <= left_ms:
+            return True
+        lasts_ms = self.lasts_ms(head)
+        return left_ms > UNKNOWN_MS if lasts_ms is None else lasts_ms <= left_ms
 
     def lent(self, rooms: list[ClusterRoom], lenders: dict[str, list[Kept]]) -> list[ClusterRoom]:
         """The same rooms, with what is kept for the lenders given back."""
@@ -211,14 +318,30 @@ class Keeping:
         return known[1]
 
     @staticmethod
-    def passed(allocation: Allocation, kept: list[Kept]) -> tuple[WorkloadId, ...]:
-        """Whom one passes that starts here: those for which something on its nodes is kept."""
+    def marked(allocation: Allocation, kept: list[Kept], head: Head, queue: str) -> Allocation:
+        """An allocation with whom it passes, for whom something on its nodes is kept; and with the
+        reservation of its own in which it is.
+        """
         nodes = {part.node for part in allocation.nodes}
-        return tuple(one.id for one in kept if any(part.node in nodes for part in one.parts))
+        passed = tuple(
+            one.id
+            for one in kept
+            if one.reservation is None and any(part.node in nodes for part in one.parts)
+        )
+        mine = (
+            one.reservation.name
+            for one in kept
+            if one.reservation is not None
+            and one.reservation.holder.owns(head.work, queue)
+            and is_in(allocation, one.parts)
+        )
+        return replace(allocation, passed=passed, reserved=next(mine, ""))
 
     def told(self, head: Head, reason: Reason) -> Reason:
         """Why a workload may not use what is kept, with the times that this follows from."""
         name, cluster = reason.params.get("name"), reason.params.get("cluster")
+        if reason.code == "room_reserved":
+            return self._told_reserved(head, reason)
         kept = next((one for one in self.kept if (one.name, one.cluster) == (name, cluster)), None)
         if reason.code != "room_kept" or kept is None:
             return reason
@@ -233,7 +356,37 @@ class Keeping:
             params["unknown"] = "what else is there"
         return Reason(reason.code, params)
 
+    def _told_reserved(self, head: Head, reason: Reason) -> Reason:
+        """Whose room it is and when, and what keeps a workload from going in before."""
+        name, now_ms = f"{RESERVATION}{reason.params.get('name')}", self._view.now_ms
+        kept = next((one for one in self.reserved if one.name == name), None)
+        if kept is None or kept.reservation is None:
+            return reason
+        params: dict[str, Param] = {**reason.params, "holder": str(kept.reservation.holder)}
+        span = kept.reservation.at(now_ms)
+        if span is not None:
+            params["opens"], params["until"] = moment(span.from_ms), moment(span.until_ms)
+        if kept.until_ms:
+            lasts_ms = self.lasts_ms(head)
+            params["needed_ms"] = kept.until_ms - now_ms
+            if lasts_ms is None:
+                params["unknown"] = "it"
+            else:
+                params["lasts_ms"] = lasts_ms
+        return Reason(reason.code, params)
+
     def wake_at_ms(self) -> int:
         """When what is expected to have ended hasn't: then more may be known (0: never)."""
         now_ms = self._view.now_ms
-        return min((one.until_ms for one in self.kept if one.until_ms > now_ms), default=0)
+        times = [one.until_ms for one in self.kept]
+        for one in self._view.reservations:
+            span = one.at(now_ms)
+            times += [span.from_ms, span.until_ms] if span is not None else []
+        return min((at_ms for at_ms in times if at_ms > now_ms), default=0)
+
+
+def _is_mine(one: Reservation, held: Allocation, begun: Begun | None) -> bool:
+    """Whether a run is its holder's."""
+    if held.reserved == one.name:
+        return True
+    return begun is not None and one.holder.owns(begun.work, begun.queue)

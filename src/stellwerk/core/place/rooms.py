@@ -22,6 +22,10 @@ Key = tuple[ShapeId, int, bool]
 """A shape's alternative, without the nodes it avoids (True) or with them."""
 
 
+RESERVATION = "reservation "
+"""Begins what room is kept for, where that isn't a workload."""
+
+
 class Verdicts:
     """What was found on a room so far: whether something fits, and in full why or why not.
 

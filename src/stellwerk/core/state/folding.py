@@ -14,8 +14,10 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, Workload, took_ms
 from stellwerk.core.state.checks import asked_of, fold_check
 from stellwerk.core.state.gates import gate_after_release
-from stellwerk.core.state.live import ShapeQueue, State, Waits
+from stellwerk.core.state.live import State
 from stellwerk.core.state.queueing import fold_queueing
+from stellwerk.core.state.reservations import fold_reservations
+from stellwerk.core.state.shapes import ShapeQueue, Waits
 from stellwerk.core.state.standing import fold_standing
 
 RUNS_KEPT = 20
@@ -28,6 +30,9 @@ def fold(state: State, record: ev.Record) -> None:
     assert record.at_ms >= state.at_ms, "time never goes backwards in the journal"
     state.seq, state.at_ms = record.seq, record.at_ms
     event = record.event
+    if isinstance(event, RunEvent):
+        _fold_run(state, record.at_ms, event)
+        return
     match event:
         case (
             ev.Submitted()
@@ -40,17 +45,6 @@ def fold(state: State, record: ev.Record) -> None:
             | ev.CheckSet()
         ):
             _fold_queue(state, record.at_ms, record.actor, event)
-        case (
-            ev.RunPlanned()
-            | ev.RunProgressed()
-            | ev.NoticeGiven()
-            | ev.CopyTimeLearned()
-            | ev.NoticeWithdrawn()
-            | ev.RunWarned()
-            | ev.ReachabilityChanged()
-            | ev.RunEnded()
-        ):
-            _fold_run(state, record.at_ms, event)
         case ev.LeaderChanged():
             state.epoch = event.epoch
         case (
@@ -68,15 +62,20 @@ def fold(state: State, record: ev.Record) -> None:
             _fold_cancel(state, record.actor, event)
         case ev.WorkloadEnded():
             _fold_end(state, record.at_ms, event)
-        case ev.FleetDeclared() | ev.PlacementApplied():
-            fold_standing(state.standing, record.at_ms, record.actor, event)
-        case ev.PlacementDeleted() | ev.PlacementDecided():
+        case (
+            ev.FleetDeclared()
+            | ev.PlacementApplied()
+            | ev.PlacementDeleted()
+            | ev.PlacementDecided()
+        ):
             fold_standing(state.standing, record.at_ms, record.actor, event)
         case ev.OwnPlacementDecided():
             if event.shape in state.shapes:
                 state.standing.decide_own(event.shape, event.decided)
         case ev.QueueObjectApplied() | ev.QueueObjectDeleted():
             fold_queueing(state.queueing, record.at_ms, record.actor, event)
+        case ev.ReservationMade() | ev.ReservationMoved() | ev.ReservationOver():
+            fold_reservations(state.reservations, record.at_ms, record.actor, event)
         case ev.CommandRefused() | ev.ActionDropped():
             pass  # told in the journal; nothing of the live state follows from them
         case _:
@@ -307,6 +306,7 @@ def _fold_planned(state: State, at_ms: int, event: ev.RunPlanned) -> None:
     cluster = event.allocation.cluster
     state.allocations.setdefault(cluster, {})[run.id] = event.allocation
     state.cluster_changed(cluster)
+    state.reservations.use(event.allocation.reserved, at_ms)
 
 
 def _fold_run_ended(state: State, at_ms: int, event: ev.RunEnded) -> None:

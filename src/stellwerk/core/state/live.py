@@ -21,7 +21,6 @@ from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.draining import WHOLE, Drain, with_drains
 from stellwerk.core.model.gates import Tally
 from stellwerk.core.model.ids import (
-    DecisionId,
     RunId,
     ShapeId,
     WorkloadId,
@@ -32,42 +31,16 @@ from stellwerk.core.model.lengths import HistoryImage
 from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.queue_object import KeptObject
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reservations import Reservation
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Declared, Standing
 from stellwerk.core.model.workload import Phase, Run, Workload
 from stellwerk.core.state.gates import Gates, told
 from stellwerk.core.state.queueing import Queueing
 from stellwerk.core.state.quota import QuotaIndex
+from stellwerk.core.state.reservations import Reservations
+from stellwerk.core.state.shapes import ShapeQueue, Waits, queue_key
 from stellwerk.core.state.standing import Policies
-
-QueueKey = tuple[int, int, WorkloadId]
-"""Sorts the waiting: highest priority first, then the order of submission."""
-
-
-class Waits(Struct, frozen=True):
-    """Why the waiting workloads of a shape wait, as last journaled."""
-
-    decision: DecisionId
-    reasons: tuple[Reason, ...]
-    at_ms: int
-
-
-class ShapeQueue:
-    """The waiting workloads of one shape, in order. No two states of any queue share a version.
-
-    ``users`` counts all live workloads of the shape, ``pending`` those that wait, for room or for
-    their time.
-    """
-
-    __slots__ = ("entries", "pending", "shape", "users", "version", "waits")
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.entries: list[QueueKey] = []
-        self.users = 0
-        self.pending = 0
-        self.version = 0
-        self.waits: Waits | None = None
 
 
 class StateImage(Struct, frozen=True):
@@ -91,15 +64,11 @@ class StateImage(Struct, frozen=True):
     own: dict[ShapeId, OwnDecided] = {}
     lengths: HistoryImage = HistoryImage()
     spent: Spent = {}
+    reservations: list[Reservation] = []
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
 """Changes whenever a stored struct does: an image of another schema is rebuilt from the journal."""
-
-
-def queue_key(workload: Workload) -> QueueKey:
-    """Gives a workload its place among those that wait."""
-    return (-workload.priority, workload.order, workload.id)
 
 
 class State:
@@ -138,6 +107,7 @@ class State:
         self.queueing = Queueing()
         self.lengths = History()
         self.spent: Spent = {}
+        self.reservations = Reservations()
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
@@ -160,6 +130,7 @@ class State:
             own=dict(self.standing.own),
             lengths=self.lengths.image(),
             spent=copied(self.spent),
+            reservations=list(self.reservations.kept.values()),
         )
 
     @classmethod
@@ -185,6 +156,7 @@ class State:
         state.queueing.take_over(image.queue_objects)
         state.lengths = History(image.lengths)
         state.spent = copied(image.spent)
+        state.reservations.take_over(image.reservations)
         return state
 
     def drain_touched(self) -> tuple[Workload, ...]:

@@ -1,0 +1,256 @@
+"""Room that is promised for times to come: who gets it, who goes, what is refused, what is over."""
+
+import msgspec
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from stellwerk.core import reservations
+from stellwerk.core.forecast import Knowledge, forecast
+from stellwerk.core.invariants import violations
+from stellwerk.core.lengths import keys_of
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.catalogue import render
+from stellwerk.core.model.ids import WorkloadId, digest
+from stellwerk.core.model.reservations import Holder, Span, Wanted
+from stellwerk.core.model.resources import Shape
+from stellwerk.core.model.workload import Policies
+from stellwerk.core.state import State, StateImage
+from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
+from tests.core.hall import Hall
+from tests.core.queued import a_queue, queueing
+
+MINUTE, HOUR = 60_000, 3_600_000
+EXAM = Holder("queue", "p/exam")
+SAVES = Policies(recovers=True)
+
+
+def a_hall(nodes: int = 1, cards: int = 4) -> Hall:
+    """A room of nodes with four CPUs and cards, and two queues."""
+    machines = [a_node(f"n{number}", cpus=4, gpus=cards) for number in range(nodes)]
+    hall = Hall(a_cluster("lab", *machines, kind="room"))
+    hall.apply(queueing(a_queue("exam", 99, gpus=99), a_queue("bound", 99, gpus=99)))
+    return hall
+
+
+def cards(count: int) -> Shape:
+    """A shape of so many cards."""
+    return a_shape(a_request(cpus=count, memory_gib=0, gpus=count))
+
+
+def reserved(
+    hall: Hall,
+    name: str = "exam",
+    *,
+    wanted: Wanted | None = None,
+    after: int = 2 * HOUR,
+    lasts: int = HOUR,
+    times: int = 1,
+    release_ms: int = 0,
+) -> list[ev.Event]:
+    """Asks for a reservation for the queue `exam`."""
+    begins = hall.now_ms + after
+    days = [begins + number * 24 * HOUR for number in range(times)]
+    spans = tuple(Span(from_ms, from_ms + lasts) for from_ms in days)
+    wish = cmd.MakeReservation(name, EXAM, wanted or Wanted(gpus=4), spans, release_ms)
+    return hall.command(wish, "prof")
+
+
+def let(hall: Hall, ms: int = 0) -> list[ev.Event]:
+    """Lets time go on, with all that follows for reservations."""
+    hall.now_ms += ms
+    found = hall.fold(reservations.due(hall.state, hall.now_ms))
+    assert not reservations.due(hall.state, hall.now_ms)
+    return found
+
+
+def why(hall: Hall, key: WorkloadId) -> str:
+    """The sentence of the one reason for which a workload waits."""
+    waits = hall.state.shapes[hall.workload(key).shape].waits
+    assert waits is not None
+    [reason] = waits.reasons
+    return render(reason).sentence
+
+
+def inside(hall: Hall, key: WorkloadId) -> str:
+    """The reservation in which a workload runs."""
+    return hall.workload(key).runs[-1].allocation.reserved
+
+
+@pytest.mark.parametrize("queue", ["default", "bound"])
+def test_what_would_still_run_then_is_not_started_there(queue: str) -> None:
+    """What ends in time, or goes on from what it saves, is; the holder's starts in its time."""
+    hall = a_hall()
+    reserved(hall)
+    long = hall.submit(cards(1), work="long", queue=queue)
+    mine = hall.submit(cards(4), work="mine", queue="exam", policies=Policies(time_limit_ms=HOUR))
+    assert hall.settle() == [mine], "nothing keeps the holder out before"
+    hall.now_ms += 90 * MINUTE
+    hall.end(mine)
+    assert hall.settle() == []
+    told = why(hall, long)
+    assert "reserved as exam for queue p/exam from " in told
+    assert "how long it runs isn't known" in told
+    short = hall.submit(
+        a_shape(a_request(cpus=1, memory_gib=1, gpus=1)),
+        queue=queue,
+        policies=Policies(time_limit_ms=20 * MINUTE),
+    )
+    saves = hall.submit(
+        a_shape(a_request(cpus=1, memory_gib=2, gpus=1)), queue=queue, policies=SAVES
+    )
+    assert hall.settle() == [short, saves]
+    assert not inside(hall, short)
+    assert not let(hall, 29 * MINUTE - 1), "its grace is 30 s, and half a minute more"
+    (told_ms,) = [let(hall, 1)]
+    assert [one.run for one in told_ms if isinstance(one, ev.NoticeGiven)] == [
+        f"{short}-1",
+        f"{saves}-1",
+    ]
+    hall.end(short)
+    hall.end(saves)
+    let(hall, MINUTE)
+    mine = hall.submit(cards(4), queue="exam")
+    assert hall.settle() == [mine]
+    assert inside(hall, mine) == "exam"
+    let(hall, 2 * HOUR)
+    assert not hall.state.reservations.kept
+    assert hall.settle() == [], "the holder's run goes on, and holds the room"
+    hall.end(mine)
+    assert hall.settle() == [long]
+
+
+def test_its_holder_uses_it_before_other_room() -> None:
+    """And behind a blocked one of the same shape; what is used isn't kept beside."""
+    hall = a_hall(nodes=2)
+    reserved(hall, wanted=Wanted(nodes=1), after=MINUTE)
+    let(hall, MINUTE)
+    (part,) = hall.state.reservations.kept["exam"].parts
+    mine = hall.submit(cards(1), queue="exam")
+    assert hall.settle() == [mine]
+    run = hall.workload(mine).runs[-1]
+    assert [one.node for one in run.allocation.nodes] == [part.node]
+    others = [hall.submit(cards(1)) for _ in range(5)]
+    assert hall.settle() == others[:4]
+    more = [hall.submit(cards(1), queue="exam") for _ in range(3)]
+    assert hall.settle() == more
+    assert all(inside(hall, one) == "exam" for one in more)
+
+
+def test_what_cannot_be_kept_is_refused_with_numbers() -> None:
+    """Promised twice, on machines that are drained, held by protected runs, or not to be had."""
+    hall = a_hall(nodes=2, cards=2)
+    reserved(hall, wanted=Wanted(gpus=2))
+    [said] = reserved(hall, "more", wanted=Wanted(gpus=3), after=2 * HOUR + 10 * MINUTE)
+    assert isinstance(said, ev.CommandRefused)
+    assert render(said.reason).sentence == (
+        "more can't be reserved: lab can give 2 of 3 GPUs (2 promised to exam then)"
+    )
+    reserved(hall, "later", wanted=Wanted(gpus=3), after=3 * HOUR)
+    assert "later" in hall.state.reservations.kept
+    hall.command(cmd.DrainCluster("lab", ("n1",)))
+    [said] = reserved(hall, "next", wanted=Wanted(nodes=2), after=9 * HOUR)
+    assert isinstance(said, ev.CommandRefused)
+    assert "lab can give 1 of 2 nodes (1 on nodes that can't be used)" in str(said.reason.params)
+    hall.command(cmd.ResumeCluster("lab"))
+    safe = hall.submit(cards(1), policies=Policies(protected_ms=20 * HOUR, recovers=True))
+    assert hall.settle() == [safe]
+    [said] = reserved(hall, "all", after=9 * HOUR)
+    assert isinstance(said, ev.CommandRefused)
+    assert "3 of 4 GPUs (1 held by runs that are protected for longer)" in str(said.reason.params)
+    [said] = reserved(hall, "exam", after=9 * HOUR, wanted=Wanted(cpus_milli=0), lasts=-1)
+    assert isinstance(said, ev.CommandRefused)
+    assert str(said.reason.params["note"]).count(";") == 2, "all at once"
+
+
+def test_lost_nodes_are_replaced_or_it_is_told() -> None:
+    """Long before nothing is done; a day before others are looked for; without any it is said."""
+    hall = a_hall(nodes=2)
+    reserved(hall, after=30 * HOUR)
+    [part] = hall.state.reservations.kept["exam"].parts
+    hall.command(cmd.DrainCluster("lab", (part.node,)))
+    [told] = let(hall)
+    assert isinstance(told, ev.ReservationMoved)
+    assert f"lab/{part.node} is drained" == hall.state.reservations.kept["exam"].broken
+    [moved] = let(hall, 7 * HOUR)
+    assert isinstance(moved, ev.ReservationMoved)
+    assert moved.parts[0].node != part.node
+    assert not hall.state.reservations.kept["exam"].broken
+    hall.command(cmd.DrainCluster("lab"))
+    let(hall)
+    assert "lab can give 0 of 4 GPUs" in hall.state.reservations.kept["exam"].broken
+    hall.command(cmd.ResumeCluster("lab"))
+    let(hall)
+    assert not hall.state.reservations.kept["exam"].broken
+
+
+def test_times_nobody_uses_are_given_up_and_the_next_one_stays() -> None:
+    """It lasts through a restart; cancelled, it keeps nothing more."""
+    hall = a_hall()
+    reserved(hall, after=HOUR, times=2, release_ms=10 * MINUTE)
+    other = hall.submit(cards(4))
+    let(hall, HOUR)
+    assert hall.settle() == []
+    image = msgspec.json.decode(msgspec.json.encode(hall.state.image()), type=StateImage)
+    assert State.from_image(image).reservations.kept == hall.state.reservations.kept
+    assert reservations.next_due_ms(hall.state, hall.now_ms) == hall.now_ms + 10 * MINUTE
+    assert let(hall, 10 * MINUTE) == [
+        ev.ReservationOver("exam", "unused", hall.now_ms - 10 * MINUTE)
+    ]
+    assert len(hall.state.reservations.kept["exam"].spans) == 1
+    assert hall.settle() == []
+    hall.command(cmd.CancelReservation("exam"))
+    assert hall.settle() == [other]
+    assert not hall.command(cmd.CancelReservation("exam"))
+    assert violations(hall.state) == []
+
+
+def test_a_forecast_knows_when_reserved_room_is_free_again() -> None:
+    """The start comes when the reservation is over."""
+    hall = a_hall()
+    reserved(hall, after=0)
+    waits = hall.submit(cards(1))
+    hall.settle()
+    found = forecast(hall.view(), Knowledge(), [waits])[waits]
+    assert found.likely_ms == hall.now_ms + HOUR
+
+
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(st.data())
+def test_reserved_room_is_there_when_its_time_comes(data: st.DataObject) -> None:
+    """Whatever came before: who goes on from what it saved has gone, all others are over; and
+    nobody is told to go who isn't in the way.
+    """
+    hall = a_hall(nodes=2, cards=2)
+    for work, minutes in {"short": 20, "long": 200}.items():
+        for _ in range(3):
+            hall.state.lengths.learn(
+                keys_of("p", "ada", work, digest(work), "any"), minutes * MINUTE
+            )
+    wanted = data.draw(st.integers(1, 4), "wanted")
+    reserved(hall, wanted=Wanted(gpus=wanted))
+    begins = hall.now_ms + 2 * HOUR
+    ends: dict[WorkloadId, int] = {}
+    told: list[ev.Event] = []
+    while hall.now_ms < begins:
+        for _ in range(data.draw(st.integers(0, 2), "more")):
+            work = data.draw(st.sampled_from(["short", "long", "unknown"]))
+            policies = data.draw(st.sampled_from([Policies(), SAVES]))
+            hall.submit(cards(data.draw(st.integers(1, 2))), work=work, policies=policies)
+        for key in hall.settle():
+            name = hall.workload(key).name
+            ends[key] = hall.now_ms + (20 if name.startswith("short") else 500) * MINUTE
+        told = let(hall, min(10 * MINUTE, begins - hall.now_ms))
+        for one in told:
+            if isinstance(one, ev.NoticeGiven):
+                ends[WorkloadId(one.run.rpartition("-")[0])] = hall.now_ms + MINUTE
+        for key in [key for key, at_ms in ends.items() if at_ms <= hall.now_ms]:
+            hall.end(key)
+            del ends[key]
+    for key, at_ms in list(ends.items()):
+        if at_ms <= begins + MINUTE:
+            hall.end(key)
+    mine = [hall.submit(cards(1), queue="exam") for _ in range(wanted)]
+    started = hall.settle()
+    assert [one for one in mine if one in started] == mine
