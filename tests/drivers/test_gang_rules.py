@@ -163,3 +163,23 @@ def test_a_host_that_has_found_no_way_is_named_when_the_run_fails() -> None:
     parts = {host: a_part(host, how="exited", code=0) for host in range(3)}
     parts[2] = parts[2]._replace(ways={"10.0.0.1": "no answer"})
     assert whole_end(parts).message == ""
+
+
+def test_what_mpirun_wants_started_is_carried_until_its_end_is_told() -> None:
+    """To the part where it is to be, once; its end back to the head; and all end well with it."""
+    begun: dict[str, Any] = {"released": True, "prepared": True}
+    head = a_part(0)._replace(launches={"1-2": (1, "orted")}, **begun)
+    other = a_part(1)._replace(stands_in=True, **begun)
+    third = a_part(2)._replace(stands_in=True, **begun)
+    parts = {0: head, 1: other, 2: third}
+
+    def steps() -> list[tuple[str, int, dict[str, Any]]]:
+        return [tuple(one) for one in next_steps(parts, [0, 1, 2], "", may_go=True)]
+
+    assert steps() == [("launch", 1, {"launch": "1-2", "command": "orted"})]
+    parts[1] = other._replace(launched={"1-2": None})
+    assert steps() == []
+    parts[1] = other._replace(launched={"1-2": 3})
+    assert steps() == [("launched", 0, {"launch": "1-2", "code": 3})]
+    parts[0] = a_part(0, how="exited", code=0)._replace(**begun)
+    assert [(op, host) for op, host, _ in steps()] == [("over", 1), ("over", 2)]

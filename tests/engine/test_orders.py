@@ -48,11 +48,12 @@ def test_a_launcher_of_its_own_is_started_once_a_node() -> None:
     assert [(rank.rank, rank.env["PET_NODE_RANK"]) for rank in order.ranks] == [(0, "0"), (1, "1")]
 
 
-def test_mpi_is_kept_to_one_machine() -> None:
-    """One rank for all shares of a machine; over several nothing would look after the others."""
-    order = order_of("mpi", "10.0.0.1", "10.0.0.1")
-    assert [rank.rank for rank in order.ranks] == [0]
-    assert order.env["STELLWERK_MPI_HOSTS"] == "10.0.0.1=2,10.0.0.1=2"
+def test_mpi_has_a_rank_on_each_machine() -> None:
+    """The first has the script; the others stand for what it starts there. They need addresses."""
+    order = order_of("mpi", "10.0.0.1", "10.0.0.2")
+    assert [(rank.rank, rank.node) for rank in order.ranks] == [(0, "n0"), (1, "n1")]
+    assert order.env["STELLWERK_MPI_HOSTS"] == "10.0.0.1=2,10.0.0.2=2"
+    assert order.env["MASTER_ADDR"] == "10.0.0.1"
     with pytest.raises(StoreError) as caught:
-        order_of("mpi", "10.0.0.1", "10.0.0.2")
-    assert caught.value.code == "launch/several-machines"
+        order_of("mpi", "10.0.0.1", "10.0.0.1")
+    assert caught.value.code == "launch/same-address"

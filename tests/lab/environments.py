@@ -60,7 +60,10 @@ LIGHTNING = Environment(
 )
 JAX = Environment("jax", ("jax>=0.6",), 1)
 MPI = Environment("mpi", ("mpi4py>=4.1",), 1)
-ALL = (TRAINER, LIGHTNING, JAX, MPI)
+OPEN_MPI_5 = Environment("openmpi", ("openmpi>=5", "mpi4py>=4.1"), 1)
+MPICH = Environment("mpich", ("mpich>=5", "mpi4py>=4.1"), 1)
+RAY = Environment("ray", ("ray>=2.50",), 1)
+ALL = (TRAINER, LIGHTNING, JAX, MPI, OPEN_MPI_5, MPICH, RAY)
 
 
 def make(one: Environment) -> None:

@@ -51,6 +51,7 @@ class Computer:
         env: Mapping[str, str],
         home_of: "Computer | None",
         own_identity: bool,
+        own_tmp: bool,
     ) -> None:
         self.name = f"stwlab{os.getpid() % 10_000}n{number}"
         self.address = f"10.213.{room.number}.{number * 4 + 2}"
@@ -65,6 +66,7 @@ class Computer:
         self.uid: int = home_of.uid if home_of else FIRST_UID + number
         self._env = env
         self._own_identity = own_identity
+        self._own_tmp = own_tmp
         self._options = options
         self._python = python
         self._small = small
@@ -169,6 +171,8 @@ class Computer:
         if self.hostname:
             binds.append(f"mount --bind {etc}/hosts /etc/hosts")
             binds.append(f"echo {self.hostname} > /proc/sys/kernel/hostname")
+        if self._own_tmp:
+            binds.append("mount -t tmpfs -o mode=1777 tmpfs /var/tmp")
         binds += self._show()
         script = " && ".join([*binds, f"exec {SSHD} -D -e -f {self.folder}/sshd_config"])
         with (self.folder / "sshd.log").open("ab") as log:
@@ -314,15 +318,17 @@ class Room:
         env: Mapping[str, str] | None = None,
         home_of: Computer | None = None,
         own_identity: bool = False,
+        own_tmp: bool = False,
     ) -> Computer:
         """Another machine; ``python`` is a folder that is its /opt, ``small`` says how a file
         system in its folder `small` is mounted, ``shows`` are folders of root's that can be read.
         What runs there has ``env``. It shares the home ``home_of`` another. With an
         ``own_identity`` it has a machine-id, and each time it is switched on a boot, of its own.
+        With ``own_tmp`` what lies in /var/tmp is its own.
         """
         number = len(self.computers) + 1
         computer = Computer(
-            self, number, options, python, small, shows, env or {}, home_of, own_identity
+            self, number, options, python, small, shows, env or {}, home_of, own_identity, own_tmp
         )
         self.computers.append(computer)
         if on:

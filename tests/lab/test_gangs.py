@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.environments import CACHE, JAX, TRAINER, Environment
+from tests.lab.environments import CACHE, JAX, MPI, MPICH, OPEN_MPI_5, TRAINER, Environment
 from tests.lab.researcher import losses
 from tests.lab.room import Computer, Room, a_room, missing
 from tests.lab.test_ssh import PATIENCE_S, Person
@@ -27,7 +27,7 @@ def room() -> Iterator[Room]:
     with a_room(switch=True) as room:
         shows = [path for path in (CACHE, INTERPRETER) if path.exists()]
         for _ in range(2):
-            room.add(shows=shows)
+            room.add(shows=shows, own_tmp=True)
         room.trust(*room.computers)
         yield room
 
@@ -191,11 +191,17 @@ def test_jax_initializes_over_both(lab: Lab) -> None:
     assert ours == [f"rank {rank} of 2 on node {rank}: 1" for rank in range(2)]
 
 
-def test_mpi_is_refused_in_words(lab: Lab) -> None:
-    """Nothing starts its ranks on the other machine."""
-    lab.gang("mpirun true", launcher="mpi")
-    shown = lab.over(phase="Failed")
-    assert "use `processes`" in str(shown["reasons"])
+@pytest.mark.parametrize("one", [MPI, OPEN_MPI_5, MPICH], ids=lambda one: one.name)
+def test_mpirun_fills_both_machines_without_ssh_between_them(lab: Lab, one: Environment) -> None:
+    """Debian's Open MPI, a newer one and MPICH: each finds the agent in the place of ssh."""
+    if one is MPI and shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not there: apt-get install openmpi-bin")
+    script = f"PATH={needs(one)}:$PATH\nmpirun python mpi.py"
+    # Both have one kernel, by whose number UCX takes them for one machine.
+    lab.gang(script, launcher="mpi", each=2, UCX_TLS="tcp")
+    lab.over()
+    said = lab.stw("logs", "job").splitlines()
+    assert sorted(line for line in said if line.startswith("rank ")) == FOUR
 
 
 WAIT = "echo up\nwhile [ ! -e ~/go ]; do sleep 0.1; done\necho down"

@@ -3,6 +3,7 @@
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,3 +130,46 @@ def test_the_loopback_leads_to_this_machine(host: str) -> None:
 def test_what_leads_nowhere_has_no_interface(host: str) -> None:
     """Whatever it is, the run starts."""
     assert interface_towards(host) in {None, "lo"}
+
+
+HOSTS = [{"node": "pc1", "ranks": [0]}, {"node": "pc2", "ranks": [1]}]
+
+
+def a_part(rig: Rig, run: str, host: int, script: str) -> None:
+    """One machine's part of a run of MPI, let go at once."""
+    env = {"STELLWERK_MPI_HOSTS": "10.0.0.1=1,10.0.0.2=1"}
+    ranks = [{"rank": host, "env": {"SKYPILOT_NODE_RANK": str(host)}}]
+    rig.start(run, script, env=env, ranks=ranks, gang={"hosts": HOSTS, "host": host})
+    rig.client.ask("go", run=run, generation=1, env={})
+    rig.wait("its first process", lambda: rig.report(run)["state"] == "running")
+
+
+def far(rig: Rig, run: str) -> dict[str, Any]:
+    """What a part says of itself as one of a gang."""
+    said: dict[str, Any] = rig.report(run)["status"]["gang"]
+    return said
+
+
+def test_what_mpirun_starts_elsewhere_is_carried_there_and_back(rig: Rig) -> None:
+    """The agent in the place of ssh ends as what it asked for, and knows the machines of the job;
+    the part there has no script of its own, and ends well when it is told that all is over.
+    """
+    says = (
+        '"$OMPI_MCA_plm_rsh_agent" -x 10.0.0.9 true; echo "status $?"\n'
+        '"$HYDRA_LAUNCHER_EXEC" -x 10.0.0.2 echo "\'a  b\'" \'$SKYPILOT_NODE_RANK; exit 3\'\n'
+    )
+    a_part(rig, "second", 1, "echo never")
+    a_part(rig, "head", 0, says)
+    (ident, wanted), *_ = rig.wait("a launch", lambda: list(far(rig, "head")["launches"].items()))
+    host, command = wanted
+    assert (host, far(rig, "second")["stands_in"]) == (1, True)
+    for _ in range(2):
+        rig.client.ask("launch", run="second", generation=1, launch=ident, command=command)
+    code = rig.wait("its end", lambda: far(rig, "second")["launched"].get(ident))
+    rig.client.ask("launched", run="head", generation=1, launch=ident, code=code)
+    assert rig.ended("head")["code"] == 3
+    assert rig.log("head") == "stellwerk: this job has no machine `10.0.0.9`\nstatus 68\n"
+    rig.client.ask("over", run="second", generation=1)
+    end = rig.ended("second")
+    assert (end["how"], end["code"], rig.log("second", "rank-1.log")) == ("exited", 0, "a  b 1\n")
+    assert not Path("/var/tmp/stellwerk-second").exists()

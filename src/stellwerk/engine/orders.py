@@ -115,9 +115,25 @@ def build_order(
         setup_inputs=task.setup_inputs,
         image=image_of(task.resources[alternative]),
         grace_ms=workload.policies.grace_ms,
+        term_signals=_term_signals(task, workload.policies.grace_ms),
         recover_on_exit_codes=workload.policies.recover_on_exit_codes,
         time_limit_ms=workload.limit_ms,
         shell="interactive" if task.shell == "interactive" else "snapshot",
+    )
+
+
+def _term_signals(task: Task, grace_ms: int) -> tuple[tuple[int, int], ...]:
+    """The signals of a notice, and how long before the end of the grace each is given.
+
+    The first comes at once where no lead is said; the last of several a moment before the end.
+    """
+    wanted = task.notice_signals
+    return tuple(
+        (
+            signal.Signals[f"SIG{one.signal}"].value,
+            one.lead_ms or (grace_ms if len(wanted) == 1 else min(LAST_LEAD_MS, grace_ms)),
+        )
+        for one in wanted
     )
 
 
@@ -137,13 +153,8 @@ def _ranks(
     task: Task, placed: list[tuple[int, NodeAllocation]], nodes: dict[str, Node], alternative: int
 ) -> tuple[RankOrder, ...]:
     """Says what is started on each node, and what that alone finds."""
-    machines = {_address(nodes.get(part.node)) for _, part in placed}
-    if task.launcher in FIRST_NODE_ALONE and len(machines) > 1:
-        raise refusal(
-            "launch/several-machines",
-            f"`stellwerk/launcher: {task.launcher}` starts nothing on other machines: name one "
-            "machine with `infra`, or use `processes`, by which each rank is started",
-        )
+    if task.launcher in FIRST_NODE_ALONE:
+        placed = _first_of_each_machine(task, placed, nodes)
     return tuple(
         RankOrder(
             rank,
@@ -158,6 +169,22 @@ def _ranks(
     )
 
 
+def _first_of_each_machine(
+    task: Task, placed: list[tuple[int, NodeAllocation]], nodes: dict[str, Node]
+) -> list[tuple[int, NodeAllocation]]:
+    """Leaves one rank a machine: the first has the script, the others what it starts there.
+
+    Raises a refusal where their addresses don't tell the machines apart.
+    """
+    firsts = {part.node: (rank, part) for rank, part in reversed(placed)}
+    if len({_address(nodes.get(name)) for name in firsts}) < len(firsts):
+        raise refusal(
+            "launch/same-address",
+            f"`stellwerk/launcher: {task.launcher}`: {', '.join(sorted(firsts))} have one address, "
+            "by which `mpirun` can't tell them apart; use `processes`, or other machines",
+        )
+    return sorted(firsts.values(), key=lambda one: one[0])
+
+
 def _address(node: Node | None) -> str:
     return node.address if node is not None and node.address else LOOPBACK
-

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Optional
 
 from .files import JSONObject
+from .launches import Launches
 from .loop import Loop
 from .ranks import Processes
 from .spec import Spec
@@ -27,6 +28,7 @@ class Hands(NamedTuple):
     may_go_on: Callable[[], bool]
     start_ranks: Callable[[Processes, Mapping[str, str]], None]
     say: Callable[[str], None]
+    launches: Launches
 
 
 class Barrier:
@@ -98,4 +100,5 @@ class Barrier:
             "failed_at_ms": self.failed_at_ms,
             "door": self._door.as_json() if self._door is not None else None,
             "ways": self._search.found if self._search is not None else None,
+            **self._hands.launches.as_json(),
         }

@@ -73,11 +73,7 @@ def mpi_variables(env: Mapping[str, str], path: str) -> dict[str, str]:
     """Write the files of hosts beside `path`, and say where they are. Raises OSError."""
     if MPI_HOSTS not in env:
         return {}
-    slots: dict[str, int] = {}
-    for item in env[MPI_HOSTS].split(","):
-        host, _, count = item.rpartition("=")
-        if host and count.isdecimal():
-            slots[host] = slots.get(host, 0) + int(count)
+    slots = mpi_hosts(env)
     of_open_mpi = "".join(f"{host} slots={count}\n" for host, count in slots.items())
     of_mpich = "".join(f"{host}:{count}\n" for host, count in slots.items())
     write_atomically(path, of_open_mpi.encode())
@@ -87,3 +83,13 @@ def mpi_variables(env: Mapping[str, str], path: str) -> dict[str, str]:
         "PRTE_MCA_prte_default_hostfile": path,
         "HYDRA_HOST_FILE": f"{path}.mpich",
     }
+
+
+def mpi_hosts(env: Mapping[str, str]) -> dict[str, int]:
+    """The hosts of a run of MPI in the order of their ranks, and how many processes each has."""
+    slots: dict[str, int] = {}
+    for item in env.get(MPI_HOSTS, "").split(","):
+        host, _, count = item.rpartition("=")
+        if host and count.isdecimal():
+            slots[host] = slots.get(host, 0) + int(count)
+    return slots

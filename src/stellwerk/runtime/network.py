@@ -15,6 +15,7 @@ import struct
 from typing import Optional
 
 _GET_ADDRESS = 0x8915
+_GET_MASK = 0x891B
 _ANY_PORT = 9
 _IPV6_INTERFACES = "/proc/net/if_inet6"
 NAME_LIMIT_S = 2.0
@@ -63,6 +64,25 @@ def own_addresses() -> list[str]:
         if len(words) > 3 and words[3] == "00"
     ]
     return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
+
+
+def network_of(address: str) -> Optional[str]:
+    """The network of the interface that has an address of IPv4, as `NETWORK/BITS`; None without."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                parts = [
+                    fcntl.ioctl(probe.fileno(), get, request) for get in (_GET_ADDRESS, _GET_MASK)
+                ]
+            except OSError:
+                # This one has no address.
+                continue
+            own, mask = (int.from_bytes(part[20:24], "big") for part in parts)
+            if socket.inet_ntoa(parts[0][20:24]) == address:
+                network = socket.inet_ntoa((own & mask).to_bytes(4, "big"))
+                return f"{network}/{bin(mask).count('1')}"
+    return None
 
 
 def _ask_a_child(host: str) -> Optional[str]:

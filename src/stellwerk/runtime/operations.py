@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from . import PROTOCOL, VERSION, system
 from .connection import Connection
 from .ending import run_and_record
-from .files import JSONObject, open_file, to_json, write_json
+from .files import JSONObject, open_file, to_json, write_atomically, write_json
+from .launches import is_launch
 from .preparation import Order
 from .roster import Entry
 from .spec import Spec, SpecError, check_env, read_signals, read_spec
@@ -51,7 +52,7 @@ def hello(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONOb
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "root": agent.places.root,
         "now_ms": system.now_ms(),
-        "can": ["exec", "resume", "gang"],
+        "can": ["exec", "resume", "gang", "launch"],
     }
 
 
@@ -269,6 +270,22 @@ def find(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObje
     return _order(agent, entry, {"op": "find", "addresses": addresses, "port": port})
 
 
+def of_mpi(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Start here what the MPI of a gang's head asks for, tell the head how it ended, or end all."""
+    entry, op = _entry(agent, request), request.get("op")
+    order: JSONObject = {"op": op}
+    if op != "over":
+        order["launch"] = ident = str(request.get("launch"))
+        if not is_launch(ident):
+            raise Refused("bad_request", "`launch` is no number of a launch")
+        if op == "launched":
+            order["code"] = _whole_number(request, "code")
+        else:
+            text = f"\n{request.get('command')}"
+            write_atomically(entry.files.path(f"launch-{ident}"), text.encode(errors="replace"))
+    return _order(agent, entry, order)
+
+
 def list_runs(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONObject:
     """Every run that is here."""
     return {"runs": [entry.report() for entry in agent.roster.entries.values()]}
@@ -368,6 +385,7 @@ OPERATIONS: dict[str, Operation] = {
     "kill": kill,
     "go": go,
     "find": find,
+    **dict.fromkeys(("launch", "launched", "over"), of_mpi),
     "list": list_runs,
     "watch": watch,
     "forget": forget,

@@ -8,7 +8,14 @@ from typing import Optional
 
 from .files import RunFiles, write_atomically
 from .launch import Start
-from .launchers import at_another_address, meeting_variables, mpi_variables, shell_functions
+from .launchers import (
+    MPI_HOSTS,
+    at_another_address,
+    meeting_variables,
+    mpi_variables,
+    shell_functions,
+)
+from .mpi import IN_PLACE, STAND_IN, agent_variables, link_work, open_common_place, way_variables
 from .network import interface_variables
 from .rendezvous import choose_port
 from .scripts import (
@@ -18,10 +25,13 @@ from .scripts import (
     prologue,
     trap,
 )
+from .slurm import path_with_stand_in
 from .snapshot import Shell
 from .spec import Rank, Spec, is_variable_name
 
 _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_ARCHIVE = str(getattr(__loader__, "archive", ""))
+"""The file that this runs from, in which a job finds the helper."""
 _BASH = "/bin/bash" if os.path.exists("/bin/bash") else "bash"
 
 
@@ -56,11 +66,26 @@ class Processes:
                 os.makedirs(directory, exist_ok=True)
         finally:
             os.umask(own_umask)
-        for name, text in (("setup.sh", self._spec.setup), ("run.sh", self._spec.script)):
+        script = STAND_IN if self._stands_in else self._spec.script
+        for name, text in (("setup.sh", self._spec.setup), ("run.sh", script)):
             if text is not None:
                 ending = "" if text.endswith("\n") else "\n"
                 write_atomically(self._files.path(name), os.fsencode(text + ending))
-        self._meeting.update(mpi_variables(self._spec.env, self._files.path("hosts")))
+        hosts = self._files.path("hosts")
+        if self._is_mpi_over_machines:
+            hosts = os.path.join(open_common_place(self._spec.run), "hosts")
+            self._meeting.update(agent_variables(self._spec.env, self._spec.run))
+        self._meeting.update(mpi_variables(self._spec.env, hosts))
+
+    @property
+    def _is_mpi_over_machines(self) -> bool:
+        return self._spec.gang is not None and MPI_HOSTS in self._spec.env
+
+    @property
+    def _stands_in(self) -> bool:
+        """Whether mpirun on another machine says what runs here."""
+        gang = self._spec.gang
+        return self._is_mpi_over_machines and gang is not None and gang.host > 0
 
     def add_paths(self, place: str) -> None:
         """Have libraries and programs looked for below a place too, after all others."""
@@ -74,6 +99,8 @@ class Processes:
         Only beside rank 0: the others would look at the wrong machine, and are told.
         """
         env = self._spec.env
+        if self._is_mpi_over_machines and not self.top:
+            self.cwd = link_work(self._spec.run, self.cwd)
         if "MASTER_ADDR" not in env:
             return
         if told.get("MASTER_ADDR"):
@@ -87,6 +114,8 @@ class Processes:
         if port is not None:
             self.meeting_port = port
             self._meeting.update(meeting_variables(env, port))
+        if self._is_mpi_over_machines:
+            self._meeting.update(way_variables(self._spec.env, env["MASTER_ADDR"]))
 
     def setup(self) -> Start:
         """The setup: without the variables of a rank, and without GPUs chosen for it."""
@@ -100,9 +129,16 @@ class Processes:
         given = self._given({**self._meeting, **rank.env})
         env = self._environment(given)
         log = self._files.rank_log(rank.rank)
-        if self._spec.argv is not None:
+        if self._spec.argv is not None and not self._stands_in:
             return Start(self._spec.argv, env, self.cwd, log, top=self.top)
         return self._bash("run.sh", env, sorted(given), log)
+
+    def launched(self, argv: list[str]) -> Start:
+        """What the MPI of another machine has started here, beside the first rank."""
+        first = self._spec.ranks[0]
+        env = self._environment(self._given({**self._meeting, **first.env}))
+        log = self._files.rank_log(first.rank)
+        return Start(argv, env, self.cwd, log, top=self.top)
 
     def guest(self, number: int) -> Start:
         """Nothing yet, but where a rank is and with what: for a command run beside it."""
@@ -126,6 +162,13 @@ class Processes:
         for name, value in self._guessed.items():
             env.setdefault(name, value)
         env.update(given)
+        env.update(path_with_stand_in(env, self._files))
+        if _ARCHIVE and self._spec.image is None:
+            # Last of all: what a job imports by these names of its own goes first.
+            env["PYTHONPATH"] = f"{env.get('PYTHONPATH', '')}:{_ARCHIVE}".lstrip(":")
+        if self._is_mpi_over_machines:
+            # Both bash and mpirun call the directory so as long as that is where it leads.
+            env["PWD"] = self.cwd
         return env
 
     def _contract(self) -> dict[str, str]:
@@ -142,7 +185,7 @@ class Processes:
     def _bash(self, script: str, env: dict[str, str], given: list[str], log: str) -> Start:
         line = trap(self._spec.put_me_back, self._signals)
         if script == "run.sh":
-            line = shell_functions(env) + line
+            line = shell_functions(env) + (IN_PLACE if self._is_mpi_over_machines else "") + line
         path = self._files.path(script)
         before = self._files.path(script.replace(".sh", ".before.sh"))
         if self._spec.shell == "interactive" and not self._spec.inherit_env:

@@ -20,12 +20,14 @@ from .gang import Hands as BarrierHands
 from .guest_session import GuestPlace
 from .guests import Guests
 from .launch import APPEND, SpawnError, is_of_machine, spawn
+from .launches import OF_MPI, Launches
 from .limits import Limits
 from .loop import Loop
 from .notice import Hands, Notice
 from .preparation import Order, Preparation
 from .ranks import Processes
 from .sampling import Sampler, oom_kills
+from .slurm import ENDS_IN_MS, PUT_BACK
 from .spec import read_signals
 from .status import status_record
 from .system import become_subreaper, boot_id, now_ms
@@ -64,6 +66,7 @@ class Wrapper:
         self.log_over = False
         self.oom_kills_before = oom_kills()
         self.rank_of: dict[int, int] = {}
+        self.wants_back = False
         self._ending_ranks = False
         self._kill_again_ms = _KILL_AGAIN_MS
         self._is_over = False
@@ -75,8 +78,10 @@ class Wrapper:
             lambda why, grace_ms: self._give_notice(why, grace_ms, order.spec.term_signals),
             self._log_is,
         )
+        self.launches = Launches(order.spec, self.files, order.inherited, self.changed)
         self.barrier = Barrier(
-            order.spec, BarrierHands(self.loop, self._may_go_on, self._start_ranks, self._say)
+            order.spec,
+            BarrierHands(self.loop, self._may_go_on, self._start_ranks, self._say, self.launches),
         )
         self.before = Preparation(
             order,
@@ -124,6 +129,7 @@ class Wrapper:
         while not self._is_over:
             self.loop.turn()
         self.before.clean_up()
+        self.launches.clean_up()
         if self.spec.holds:
             claims.give_back(root, self.spec.run)
 
@@ -140,7 +146,7 @@ class Wrapper:
             try:
                 order = json.loads(line)
                 self._obey(order, str(order["op"]))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
                 # The job may write here too, being the same user: nonsense is noted, not obeyed.
                 self.message = f"an order could not be read: {error!r}"
 
@@ -166,10 +172,15 @@ class Wrapper:
             self.cause = self.cause or "killed"
             self.changed()
             self.kill_everything()
+        elif op == PUT_BACK:
+            self.wants_back = self._ending_ranks = True
+            self.loop.after("put back", ENDS_IN_MS, self._end_gently)
         elif op == "go":
             self.barrier.release(order.get("env"))
         elif op == "find":
             self.barrier.find(order.get("addresses"), order.get("port"))
+        elif op in OF_MPI and (op != "launch" or (self._may_go_on() and self.rank_of)):
+            self.launches.obey(op, order, self.before.commands)
         elif op == "exec":
             self._admit_guest(str(order["token"]), int(order["rank"]))
 
@@ -223,7 +234,12 @@ class Wrapper:
 
     def _start_ranks(self, commands: Processes, told: Mapping[str, str]) -> None:
         self.phase, self.before.detail = "running", ""
-        commands.choose_meeting_point(told)
+        try:
+            commands.choose_meeting_point(told)
+            self.launches.prepare()
+        except OSError as error:
+            self._fail(f"`{error.filename}` can't be made: {error.strerror}", error)
+            return
         self._write_notes()
         for rank in self.spec.ranks:
             try:
@@ -358,7 +374,11 @@ class Wrapper:
     def _child_ended(self, pid: int, status: int) -> None:
         if pid in self.rank_of:
             self._rank_ended(self.rank_of.pop(pid), status)
-        elif not self.before.child_ended(pid, status) and self.notice.why is not None:
+        elif (
+            not self.launches.child_ended(pid, status)
+            and not self.before.child_ended(pid, status)
+            and self.notice.why is not None
+        ):
             self.reaped_codes.add(_exit_code(status))
 
     # -- what others see -------------------------------------------------------------------------

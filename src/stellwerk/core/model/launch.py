@@ -3,8 +3,8 @@
 Facts: SkyPilot's contract for a task; ``torchrun`` reads ``PET_<ARGUMENT>`` as defaults; JAX takes
 a count and a rank from a scheduler's variables only, of which Slurm's need nothing else to be
 there. A single-node job gets none of the multi-node ones unless it names its launcher, since they
-would break launchers nested in it. Slurm's go to ``jax`` alone: Lightning and others would take
-them for Slurm. ``MASTER_PORT`` isn't decided here: the runtime beside rank 0 takes a free one.
+would break launchers nested in it. Slurm's go to ``slurm``, and a few to ``jax``: Lightning and others
+take them for Slurm. ``MASTER_PORT`` isn't decided here: the runtime beside rank 0 takes a free one.
 """
 
 import math
@@ -14,7 +14,7 @@ import msgspec
 
 from stellwerk.core.model.task import Task
 
-ONCE_A_PROCESS = ("processes", "jax")
+ONCE_A_PROCESS = ("processes", "jax", "slurm")
 """Launchers that start the script once for each process; the others do it once for each node."""
 
 FIRST_NODE_ALONE = ("mpi",)
@@ -41,7 +41,7 @@ def processes_per_node(task: Task, alternative: int = 0) -> int:
         return 1
     if gpus := gpus_per_node(task, alternative):
         return gpus
-    if task.launcher not in {"processes", "mpi"}:
+    if task.launcher not in {"processes", "slurm", "mpi"}:
         return 1
     cpus = task.resources[alternative].cpus
     return max(1, cpus.value // 1000) if cpus else 1
@@ -108,7 +108,9 @@ def _of_launcher(
     """Gives what the task's launcher wants to find, beside what differs from rank to rank."""
     count = processes_per_node(task, alternative)
     if task.launcher in FIRST_NODE_ALONE:
-        return {"STELLWERK_MPI_HOSTS": ",".join(f"{host}={count}" for host in addresses)}
+        hosts = {"STELLWERK_MPI_HOSTS": ",".join(f"{host}={count}" for host in addresses)}
+        # The runtime finds the way between machines by it, and mpirun is given that way.
+        return {**hosts, "MASTER_ADDR": addresses[0]} if len(set(addresses)) > 1 else hosts
     if len(addresses) == 1 and task.launcher not in WITH_VARIABLES:
         return {}
     found = {"MASTER_ADDR": addresses[0]}
@@ -133,15 +135,34 @@ def _of_launcher(
             "SLURM_NTASKS": total,
             "SLURM_STEP_NODELIST": ",".join(addresses),
         }
+    elif task.launcher == "slurm":
+        found |= _of_slurm(addresses, job_number, count)
     elif task.launcher in {None, "auto"}:
         found["JAX_NUM_PROCESSES"] = str(len(addresses))
     return found
 
 
+def _of_slurm(addresses: Sequence[str], job_number: int, count: int) -> dict[str, str]:
+    """What ``srun`` gives to all processes, as far as programs that save and requeue read it."""
+    nodes = ",".join(addresses)
+    return {
+        "SLURM_JOB_ID": str(job_number),
+        "SLURM_JOBID": str(job_number),
+        "SLURM_NTASKS": str(len(addresses) * count),
+        "SLURM_NPROCS": str(len(addresses) * count),
+        "SLURM_NTASKS_PER_NODE": str(count),
+        "SLURM_NNODES": str(len(addresses)),
+        "SLURM_JOB_NUM_NODES": str(len(addresses)),
+        "SLURM_JOB_NODELIST": nodes,
+        "SLURM_NODELIST": nodes,
+        "SLURM_STEP_NODELIST": nodes,
+    }
+
+
 def ranks_of_node(task: Task, node_rank: int, alternative: int = 0) -> range:
-    """Gives the ranks that are started on the node of a rank."""
-    if task.launcher in FIRST_NODE_ALONE:
-        return range(1 if node_rank == 0 else 0)
+    """Gives the ranks that are started on the node of a rank; that of a launcher which starts its
+    script once in all stands for what it starts there.
+    """
     count = processes_per_node(task, alternative) if task.launcher in ONCE_A_PROCESS else 1
     return range(node_rank * count, (node_rank + 1) * count)
 
@@ -169,13 +190,12 @@ def _of_process(task: Task, node_rank: int, local_rank: int, alternative: int) -
     count = processes_per_node(task, alternative)
     rank = str(node_rank * count + local_rank)
     found = {"RANK": rank, "LOCAL_RANK": str(local_rank), "GROUP_RANK": str(node_rank)}
-    if task.launcher != "jax":
+    if task.launcher == "processes":
         return found
-    found |= {
-        "JAX_PROCESS_ID": rank,
-        "SLURM_PROCID": rank,
-        "SLURM_LOCALID": str(local_rank),
-    }
+    found |= {"SLURM_PROCID": rank, "SLURM_LOCALID": str(local_rank)}
+    if task.launcher == "slurm":
+        return found | {"SLURM_NODEID": str(node_rank)}
+    found["JAX_PROCESS_ID"] = rank
     gpus = gpus_per_node(task, alternative)
     first, last = (gpus * which // count for which in (local_rank, local_rank + 1))
     if first < last:

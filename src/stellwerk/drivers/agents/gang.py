@@ -49,6 +49,9 @@ class Part(NamedTuple):
     failed_at_ms: int = 0
     door: tuple[int, tuple[str, ...]] | None = None
     ways: Mapping[str, str] | None = None
+    stands_in: bool = False
+    launches: Mapping[str, tuple[int, str]] = {}
+    launched: Mapping[str, int | None] = {}
 
     @property
     def end(self) -> RunEnd | None:
@@ -86,6 +89,9 @@ def part_of(cluster: str, said: JSONObject, ahead_ms: int = 0) -> Part | None:
         done_said=ended.get("done_said") is True,
         door=_door_of(far.get("door")),
         ways=far.get("ways"),
+        stands_in=far.get("stands_in") is True,
+        launches=_launches_of(far.get("launches")),
+        launched=dict(far.get("launched") or {}),
         failed_at_ms=max(0, int(far.get("failed_at_ms") or 0) - ahead_ms),
         notice="" if notice.get("withdrawn_at_ms") else str(notice.get("why") or ""),
     )
@@ -93,6 +99,10 @@ def part_of(cluster: str, said: JSONObject, ahead_ms: int = 0) -> Part | None:
 
 def _door_of(said: Any) -> tuple[int, tuple[str, ...]] | None:
     return (int(said["port"]), tuple(map(str, said["addresses"]))) if said else None
+
+
+def _launches_of(said: Any) -> dict[str, tuple[int, str]]:
+    return {str(ident): (int(one[0]), str(one[1])) for ident, one in (said or {}).items()}
 
 
 def lost_part(part: Part, now_ms: int) -> Part:
@@ -117,11 +127,20 @@ def failed(part: Part) -> bool:
 
 
 class Step(NamedTuple):
-    """An order for one host: look for the head, start the ranks, or end as another part is over."""
+    """An order for one host: look for the head, start the ranks, or end as another part is over.
 
-    op: Literal["go", "find", "peer"]
+    Where MPI starts its ranks: start something of the head's, tell the head how that ended, or end
+    well since the head has.
+    """
+
+    op: Literal["go", "find", "peer", "launch", "launched", "over"]
     host: int
     fields: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What it is, so that it isn't given twice at a time."""
+        return (self.op, str(self.host), str(self.fields.get("launch", "")))
 
 
 def next_steps(
@@ -149,11 +168,32 @@ def next_steps(
     if head.report.phase in NOT_BEGUN:
         return []
     env = {**_at(parts, known), **({"MASTER_PORT": head.port} if head.port else {})}
-    return [
+    steps = [
         Step("go", host, {"env": env})
         for host, part in sorted(parts.items())
-        if part.prepared and not part.released and part.end is None and host in connected
+        if part.prepared and not part.released and part.end is None
     ]
+    steps += _launch_steps(parts)
+    return [step for step in steps if step.host in connected]
+
+
+def _launch_steps(parts: Mapping[int, Part]) -> list[Step]:
+    """Carries what the head's MPI wants started to the others, and back how it ended."""
+    head = parts[0]
+    if head.end is not None:
+        others = (host for host, part in sorted(parts.items()) if part.stands_in and not part.end)
+        return [Step("over", host, {}) for host in others]
+    steps = []
+    for ident, (host, command) in sorted(head.launches.items()):
+        part = parts.get(host)
+        if part is None or not part.released:
+            continue
+        code = part.launched.get(ident)
+        if code is not None:
+            steps.append(Step("launched", 0, {"launch": ident, "code": code}))
+        elif part.end is None and ident not in part.launched:
+            steps.append(Step("launch", host, {"launch": ident, "command": command}))
+    return steps
 
 
 def _searches(parts: Mapping[int, Part], connected: Collection[int], known: str) -> list[Step]:

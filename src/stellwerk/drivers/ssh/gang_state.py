@@ -19,7 +19,7 @@ class Gang:
         self.go_sent = False
         self.taken_back = False
         self.is_waited_for = False
-        self.under_way: set[tuple[str, int]] = set()
+        self.under_way: set[tuple[str, ...]] = set()
 
     @property
     def may_be_taken_back(self) -> bool:

@@ -222,7 +222,8 @@ class Gangs:
         if machine is None:
             message = f"{self._cluster} has no machine `{node}` any more"
             raise DriverError("ssh/no-machine", message, final=True)
-        if machine.is_connected and "gang" not in (machine.talk.hello.get("can") or ()):
+        needed = {"gang", *(("launch",) if "STELLWERK_MPI_HOSTS" in order.env else ())}
+        if machine.is_connected and not needed <= set(machine.talk.hello.get("can") or ()):
             message = (
                 f"the runtime on {node} is older and knows no jobs over several machines; it is "
                 "replaced as soon as nothing runs there"
@@ -258,7 +259,7 @@ class Gangs:
 
     async def _kill(self, run: RunId, gang: Gang, host: int) -> None:
         """Ends a part for good; a host that is silent is told when it is heard of again."""
-        node, order = gang.hosts[host].node, ("kill", host)
+        node, order = gang.hosts[host].node, ("kill", str(host))
         if order in gang.under_way:
             return
         gang.under_way.add(order)
@@ -331,9 +332,9 @@ class Gangs:
                     self._do(self._kill(run, gang, host))
             return
         for step in next_steps(gang.parts, up, self._address_of_head(gang), may_go=gang.wanted):
-            if (step.op, step.host) in gang.under_way:
+            if step.key in gang.under_way:
                 continue
-            gang.under_way.add((step.op, step.host))
+            gang.under_way.add(step.key)
             gang.go_sent = gang.go_sent or step.op == "go"
             self._do(self._order(run, gang, step))
 
@@ -357,11 +358,11 @@ class Gangs:
         except DriverError as error:
             log.warning("%s on %s: %s: %s", run, node, step.op, error.message)
             await asyncio.sleep(AGAIN_S)
-            gang.under_way.discard((step.op, step.host))
+            gang.under_way.discard(step.key)
             if node in self._up and not error.final:
                 self._advance(run, gang)
         else:
-            gang.under_way.discard((step.op, step.host))
+            gang.under_way.discard(step.key)
 
     def _do(self, work: "Awaitable[None]") -> None:
         task = asyncio.ensure_future(work)
