@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from stellwerk.cli.arrays import row_of
 from stellwerk.cli.commands.usage import hours, since_when
+from stellwerk.cli.render import clusters, workloads
 from stellwerk.client import people
+from stellwerk.client.arrays import ArrayView
+from stellwerk.client.fleet import ClusterView
+from stellwerk.client.wire import Row
 from stellwerk.config import group_file, load
 from tests.cli.conftest import Stw
 from tests.client.fake_server import STATUS, FakeServer
@@ -142,3 +147,22 @@ def test_root_is_told_how_everyone_is_kept(stw: Stw) -> None:
     assert stw("agent", "everyone", "--people", " ", "--server", "/s").err.startswith(
         "error[people/nobody]  nobody is named"
     )
+
+
+def test_nothing_is_offered_that_would_be_refused(server: FakeServer, stw: Stw) -> None:
+    """Of somebody else's work one may ask why it is where it is, and not read its output."""
+    theirs = {"id": "w-1", "name": "hers", "phase": "Running", "owner": "ada", "can_read": False}
+    server.on("GET", "/v1/workloads/hers", theirs)
+    assert "next: stw explain hers" in stw("show", "hers").err
+    server.on("GET", "/v1/workloads/hers", {**theirs, "can_read": True})
+    assert "next: stw logs -f hers" in stw("show", "hers").err
+
+
+def test_lines_that_stand_for_several_things_say_what_they_are() -> None:
+    """An array has no runs of its own; a machine that dials in isn't one over SSH."""
+    [runs] = [column for column in workloads.columns(0) if column.key == "runs"]
+    assert runs.cell(row_of(ArrayView("a-1", "many", count=9))) == "-"
+    assert runs.cell(Row(id="w-1", name="one", phase="Pending")) == "0"
+    views = [ClusterView(name="lab", driver="ssh", kind=kind) for kind in ("room", "joined room")]
+    assert [clusters.kind_of(one) for one in views] == ["ssh room", "joined room"]
+    assert clusters.kind_of(ClusterView(name="me", driver="local", kind="local")) == "local"

@@ -76,6 +76,7 @@ def test_work_goes_over_one_connection_that_the_machine_makes(place: JoinedPlace
         assert isinstance(driver, Listening)
         cluster = await driver.probe()
         assert [(one.name, one.state) for one in cluster.nodes] == [(NODE, "ready")]
+        assert cluster.kind == "joined machine"
         order = place.order("w-1-1", Program(20_000, prints="hello"), generation=1, epoch=1)
         await driver.start(order)
         await session.until_it_printed("w-1-1")

@@ -75,6 +75,7 @@ def test_people_see_and_steer_what_is_theirs(crowd: Crowd) -> None:
     assert page.json["owner"] == "uid-7001"
     assert page.json["cluster"] == "lab"
     assert b"secret" not in page.body
+    assert page.json["can_read"] is False
     assert crowd.ask(ADA, "GET", "/v1/workloads/fit").json["task"] == "echo secret"
     for method, path in (
         ("GET", "/logs"),

@@ -6,7 +6,7 @@ from stellwerk.cli.output import narrate
 from stellwerk.cli.render.phases import DOING
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.api import Client
-from stellwerk.client.arrays import ArrayView
+from stellwerk.client.arrays import ARRAY, ArrayView
 from stellwerk.client.refusals import ApiError
 from stellwerk.client.wire import Row, Until
 from stellwerk.core.model.errors import StellwerkError
@@ -23,6 +23,7 @@ def row_of(array: ArrayView) -> Row:
     return Row(
         id=array.id,
         name=array.name,
+        kind=ARRAY,
         phase=counted(array),
         owner=array.owner,
         queue=array.queue,

@@ -14,6 +14,8 @@ from stellwerk.client.wire import Row, Rows
 from stellwerk.core.model.gates import ARRAY_LABEL
 
 LONG_POLL_MS = 25_000
+ARRAY = "array"
+"""The kind of a line that stands for all elements of an array."""
 
 
 class ArrayView(Struct):

@@ -239,6 +239,7 @@ class Moment(Struct):
 class Show(Headline, kw_only=True):
     """Everything about one workload."""
 
+    can_read: bool = True
     task: str = ""
     element: ArrayPart | None = None
     runs: list[RunView] = []

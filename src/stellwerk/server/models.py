@@ -243,6 +243,7 @@ class Position(msgspec.Struct, frozen=True):
 class Show(Headline, frozen=True, kw_only=True):
     """Everything about one workload; folders and metrics are those of its newest run."""
 
+    can_read: bool = True
     task: str
     element: ArrayPart | None = None
     runs: list[RunView]

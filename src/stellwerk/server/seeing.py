@@ -66,8 +66,9 @@ class Seeing(Struct, frozen=True):
         """Everything about one workload, or what is left of that."""
         if self.how(page.owner) == "all":
             return page
-        return replace(
+        return replace(  # `can_read`: so that nothing is offered which would be refused
             self.headline(page),
+            can_read=False,
             task="",
             element=None,
             runs=[_without_output(run) for run in page.runs],

@@ -23,7 +23,7 @@ def command(name: str, output: Output) -> None:
 
 
 def _next(show: Show) -> str:
-    if show.phase in {"Pending", "Held"}:
+    if show.phase in {"Pending", "Held"} or not show.can_read:
         return f"stw explain {show.name}"
     if not show.ended:
         return f"stw logs -f {show.name}"

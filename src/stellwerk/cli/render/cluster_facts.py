@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from stellwerk.cli.render.clusters import free, total
+from stellwerk.cli.render.clusters import free, kind_of, total
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.render.units import age, duration, size
@@ -25,10 +25,9 @@ NODES = 40
 def lines_of(page: ClusterPage, terminal: Terminal, now_ms: int) -> list[str]:
     """The whole page."""
     one, facts = page.cluster, page.facts
-    kind = one.kind if one.kind == one.driver else f"{one.driver} {one.kind}".strip()
     name = terminal.style(one.name, "strong")
     state = terminal.style(one.state, phase_cell(one.state).style)
-    lines = [f"{name}  {state}  {kind}"]
+    lines = [f"{name}  {state}  {kind_of(one)}"]
     if one.state == "declared":
         lines.append("  no driver here reaches it, so it can't run work yet")
     lines += [f"  {label:<12}{text}" for label, text in _head(page, facts, now_ms) if text]

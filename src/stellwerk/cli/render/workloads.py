@@ -8,6 +8,7 @@ from stellwerk.cli.render.reasons import in_a_row, in_short
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, duration, size
 from stellwerk.client.ahead import Forecast
+from stellwerk.client.arrays import ARRAY
 from stellwerk.client.queueing import LineItem
 from stellwerk.client.wire import Row, Usage
 
@@ -39,7 +40,7 @@ def columns(now_ms: int, *, owners: bool = False) -> list[Column[Row]]:
             right=True,
         ),
         Column("time", "RAN", _ran(now_ms), lambda row: ran_ms(row, now_ms), right=True),
-        Column("runs", "RUNS", lambda row: str(row.runs), lambda row: row.runs, right=True),
+        Column("runs", "RUNS", _runs, lambda row: row.runs, right=True),
         Column(
             "exit",
             "EXIT",
@@ -50,6 +51,11 @@ def columns(now_ms: int, *, owners: bool = False) -> list[Column[Row]]:
         *_usage_columns(),
         Column("why", "WHY", why, grows=True),
     ]
+
+
+def _runs(row: Row) -> str:
+    """How often it was started; an array was not, but each of its elements for itself."""
+    return "-" if row.kind == ARRAY else str(row.runs)
 
 
 def _usage_columns() -> list[Column[Row]]:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.reports import ClusterReport, Report
 from stellwerk.drivers.agents.gang import Part
 from stellwerk.drivers.agents.link import JSONObject
@@ -223,6 +226,10 @@ class JoinedDriver(SshDriver):
         )
         self.settle(machine)
         return machine
+
+    def _cluster(self) -> Cluster:
+        found = super()._cluster()
+        return replace(found, kind=f"joined {found.kind}")
 
     async def drop(self, node: str) -> None:
         """Hangs up on a machine that isn't wanted any more."""
