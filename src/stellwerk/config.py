@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.core.model.queue_settings import QUEUE_SETTINGS
 
 Value = str | int
 
@@ -376,8 +377,7 @@ _SPECS: dict[str, _Spec] = {
     "gpu_jobs": _plain(
         "how many runs may share a GPU by its memory: 4; k017: 1 (0 as it lasts, 1 nobody shares)"
     ),
-    "preemption_min_runtime_s": _amount("how long a run isn't stopped for others", 120),
-    "preemptions_at_once": _amount("for how many workloads at a time others are stopped", 32),
+    **{name: _amount(*said) for name, said in QUEUE_SETTINGS.items()},
     "limits": _plain("other limits for some: ada: running=8 gpus=4; project vision: gpus=16"),
     "keep_runs_days": _amount("how long output and directories of ended workloads are kept", 30),
     "keep_runs_bytes": _amount("beyond this the oldest of them go, after a week", 100 * 2**30),

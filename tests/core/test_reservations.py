@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from stellwerk.core import reservations
 from stellwerk.core.forecast import Knowledge, forecast
+from stellwerk.core.in_line import in_line, quota_in
 from stellwerk.core.invariants import violations
 from stellwerk.core.lengths import keys_of
 from stellwerk.core.model import commands as cmd
@@ -254,3 +255,36 @@ def test_reserved_room_is_there_when_its_time_comes(data: st.DataObject) -> None
     mine = [hall.submit(cards(1), queue="exam") for _ in range(wanted)]
     started = hall.settle()
     assert [one for one in mine if one in started] == mine
+
+
+def test_a_protected_run_is_stopped_neither_for_others_nor_for_a_reservation() -> None:
+    """Before its time is up; a drain that is to be now breaks the promise, and says so."""
+    hall = a_hall()
+    hall.apply(queueing(a_queue("exam", 4, gpus=4), a_queue("bound", 4, gpus=4)))
+    safe = hall.submit(cards(4), queue="bound", policies=Policies(protected_ms=4 * HOUR))
+    assert hall.settle() == [safe]
+    hall.seen(safe)
+    hall.now_ms += HOUR
+    [said] = reserved(hall)
+    assert isinstance(said, ev.CommandRefused)
+    urgent = hall.submit(cards(4), queue="bound", priority=9)
+    assert hall.settle() == []
+    found = in_line(hall.view(), urgent, quota_in(hall.view()), ways=False)
+    assert found is not None
+    [one] = found.contenders
+    assert (one.standing, one.until_ms) == ("not yet", hall.now_ms + 3 * HOUR)
+    assert "protected" in one.why
+    reserved(hall, after=4 * HOUR)
+    hall.command(cmd.CancelReservation("exam"))
+    hall.now_ms += 3 * HOUR
+    hall.settle()
+    assert hall.workload(safe).runs[-1].notice == "preempt"
+    hall.end(safe)
+    assert hall.settle() == [urgent]
+    hall.end(urgent)
+    safe = hall.submit(cards(1), queue="exam", policies=Policies(protected_ms=4 * HOUR))
+    hall.settle()
+    [_, notice] = hall.command(cmd.DrainCluster("lab", now=True))
+    assert isinstance(notice, ev.NoticeGiven)
+    assert notice.reason is not None
+    assert "breaks the promise" in render(notice.reason).sentence

@@ -45,6 +45,7 @@ OVERRIDES = (
     "gpu_memory",
     "time_limit",
     "checkpoint_grace",
+    "protected",
     "idle_limit",
 )
 
@@ -115,6 +116,7 @@ _OPTIONS = (
     ),
     click.option("--time-limit", metavar="2h", help="Stopped, with notice, after this time."),
     click.option("--checkpoint-grace", metavar="90s", help="Time to save when it must stop."),
+    click.option("--protected", metavar="4h", help="Not to be stopped for others before so long."),
     click.option("--idle-limit", metavar="1h", help="Ended once nobody used it for so long."),
     click.option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable."),
     click.option(

@@ -111,9 +111,10 @@ def _refusal(asking: Asking, need: Need, one: Holder) -> _Refusal | None:
         return _Refusal("may not be stopped", by_rule)
     if one.spared:
         until_ms = held.spared_until_ms
-        return _Refusal(
-            "not yet", "a run is spared at first, so that it gets something done", until_ms
-        )
+        why = "a run is spared at first, so that it gets something done"
+        if held.protected_ms:
+            why = "it is protected until then, as was asked for when it was submitted"
+        return _Refusal("not yet", why, until_ms)
     return None
 
 

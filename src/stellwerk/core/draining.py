@@ -7,9 +7,10 @@ grace, and goes elsewhere from its last checkpoint.
 from stellwerk.core.inventory.gpu_faults import sick_devices
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.draining import WHOLE
+from stellwerk.core.model.draining import WHOLE, moment
 from stellwerk.core.model.ids import WorkloadId, workload_of
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.workload import safe_until_ms
 from stellwerk.core.state import State
 
 TOLD_RUNS = 5
@@ -34,7 +35,10 @@ def _notices(state: State, command: cmd.DrainCluster) -> list[ev.Event]:
         nodes = [part.node for part in run.allocation.nodes]
         if not command.nodes or any(node in command.nodes for node in nodes):
             grace_ms = workload.policies.grace_ms
-            told.append(ev.NoticeGiven(run.id, "drain", grace_ms, copy_ms=run.copy_ms))
+            safe_ms = safe_until_ms(workload)
+            broken = Reason("drain_breaks_promise", {"until": moment(safe_ms)})
+            why = broken if safe_ms > state.at_ms else None
+            told.append(ev.NoticeGiven(run.id, "drain", grace_ms, why, copy_ms=run.copy_ms))
     return told
 
 

@@ -40,7 +40,9 @@ def lower(task: Task) -> Lowered:
     recovery = task.job_recovery
     policies = Policies(
         grace_ms=(
-            DEFAULT_GRACE_MS if task.checkpoint_grace_ms is None else task.checkpoint_grace_ms
+            max(DEFAULT_GRACE_MS, *(one.lead_ms for one in task.notice_signals), 0)
+            if task.checkpoint_grace_ms is None
+            else task.checkpoint_grace_ms
         ),
         time_limit_ms=task.time_limit_ms or 0,
         max_exec_ms=max_exec_ms(task.labels) or 0,
@@ -49,6 +51,7 @@ def lower(task: Task) -> Lowered:
         recovers=recovery is not None,
         abort_when=(*task.abort_when, *_idle_rule(task)),
         ranks=started_ranks(task),
+        protected_ms=task.protected_ms or 0,
     )
     queue = task.queue or task.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
     shape = Shape(

@@ -25,7 +25,7 @@ from stellwerk.core.model.reservations import (
     Span,
 )
 from stellwerk.core.model.resources import named
-from stellwerk.core.model.workload import Workload
+from stellwerk.core.model.workload import Workload, safe_until_ms
 from stellwerk.core.place.reservable import Ask, Chosen, Place, Taken, chosen, in_the_way, is_in
 from stellwerk.core.state import State
 from stellwerk.core.view import View
@@ -135,12 +135,6 @@ def _is_mine(state: State, workload: Workload, one: Reservation) -> bool:
     return one.holder.owns(work, queue)
 
 
-def safe_until_ms(workload: Workload) -> int:
-    """Until when the live run of a workload was promised not to be stopped for others (0: not)."""
-    run, least = workload.live_run, workload.policies.protected_ms
-    return (run.started_ms or run.planned_ms) + least if run is not None and least else 0
-
-
 def due(state: State, now_ms: int) -> list[ev.Event]:
     """What follows for all reservations as time goes on; asked again, nothing more does."""
     found: list[ev.Event] = []
@@ -221,12 +215,15 @@ def _notices(
                 "opens": moment(span.from_ms),
             }
             reason = Reason("reservation_begins", params)
-            yield ev.NoticeGiven(taken.run, "preempt", workload.policies.grace_ms, reason)
+            yield ev.NoticeGiven(
+                taken.run, "preempt", workload.policies.grace_ms, reason, workload.runs[-1].copy_ms
+            )
 
 
 def _told_at_ms(workload: Workload, taken: Taken, span: Span) -> int:
     """When a run in the way gets notice: its grace earlier, but never before its promise ends."""
-    return max(taken.safe_ms, span.from_ms - workload.policies.grace_ms - MARGIN_MS)
+    needs_ms = workload.policies.grace_ms + workload.runs[-1].copy_ms + MARGIN_MS
+    return max(taken.safe_ms, span.from_ms - needs_ms)
 
 
 def _staying(state: State, place: Place) -> Place:

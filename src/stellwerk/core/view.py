@@ -257,6 +257,9 @@ class Viewer:
             stuck=not run.reachable,
             preemptions=workload.preemptions,
             least_run_ms=self._limits.least_run_ms,
+            began_ms=run.started_ms or run.planned_ms,
+            protected_ms=workload.policies.protected_ms,
+            copy_ms=run.copy_ms,
         )
 
     def _claims(self) -> tuple[ClaimView, ...]:

@@ -37,6 +37,7 @@ from stellwerk.server.ids import Ids
 from stellwerk.server.models import PlanAnswer, SubmitItem, SubmittedMany, Told
 from stellwerk.server.outlook import Outlook, forecast_view
 from stellwerk.server.people import Caller
+from stellwerk.server.protecting import check_protected
 from stellwerk.server.queue_choice import class_values, queue_names
 from stellwerk.server.sealing import Vault
 from stellwerk.server.services import PROJECT, SETTLE_S, Services
@@ -70,11 +71,19 @@ class Submits:
             after = await resolve_after(self._services, told)
             elements = elements_of(items, accepted, after)
             await check_waiting(self._services, caller, elements)
+            self._check_protected(accepted, caller)
             ids = [self._ids.give(now_ms) for _ in elements]
             commands = await asyncio.to_thread(self._commands, elements, ids, actor, now_ms)
             acks = await self._services.take(commands)
         notices = [*_notices(accepted), *self._advice(accepted, caller)]
         return _answer(acks, notices)
+
+    def _check_protected(self, new: Sequence[Accepted], caller: Caller) -> None:
+        services, actor = self._services, caller.actor
+        is_admin = actor.is_admin or actor.is_root
+        limits = services.people.limits
+        lowered = [one.lowered for one in new]
+        check_protected(lowered, actor.name, limits, services.engine.view(), is_admin=is_admin)
 
     async def plan(self, item: SubmitItem, caller: Caller, outlook: Outlook) -> PlanAnswer:
         """Says what would become of an item if it were submitted now; raises as `submit` would."""

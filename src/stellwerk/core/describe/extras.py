@@ -36,9 +36,10 @@ EXTRAS_WITH_FLAGS = (
     "gpu-memory",
     "time-limit",
     "checkpoint-grace",
+    "protected",
     "idle-limit",
 )
-LAUNCHERS = ("auto", "node", "processes", "torchrun", "accelerate", "jax", "mpi")
+LAUNCHERS = ("auto", "node", "processes", "torchrun", "accelerate", "jax", "mpi", "slurm")
 SHELLS = ("snapshot", "interactive")
 SIGNALS = (
     "HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "ALRM", "URG", "XCPU", "WINCH",
@@ -191,6 +192,7 @@ EXTRAS: dict[str, Reader] = {
     "gpu-memory": gpu_memory,
     "time-limit": span,
     "checkpoint-grace": span,
+    "protected": span,
     "idle-limit": limit,
     "launcher": one_of(LAUNCHERS),
     "processes-per-node": from_text(integer(1, 1024)),
@@ -294,6 +296,7 @@ def task_fields(extras: dict[str, Any]) -> dict[str, Any]:
         "gpu-memory": "gpu_memory_bytes",
         "time-limit": "time_limit_ms",
         "checkpoint-grace": "checkpoint_grace_ms",
+        "protected": "protected_ms",
         "launcher": "launcher",
         "processes-per-node": "processes_per_node",
         "shell": "shell",

@@ -43,6 +43,7 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     gpu_memory: str = ""
     time_limit: str = ""
     checkpoint_grace: str = ""
+    protected: str = ""
     idle_limit: str = ""
     shell: str = ""
     """Not its `run`, but a shell in its place, with this idle limit where the task has none."""

@@ -118,6 +118,12 @@ WAITING = {
         "wait until then; a time limit (--time-limit) that ends before lets it start now, and so "
         "does work that goes on from its checkpoints",
     ),
+    "drain_breaks_promise": Entry(
+        "capacity",
+        "cluster owner",
+        "its machine is drained, which breaks the promise that it may run until {until}",
+        "it goes on from its last checkpoint where there is room",
+    ),
     "reservation_begins": Entry(
         "capacity",
         "time",

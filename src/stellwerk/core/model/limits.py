@@ -31,7 +31,9 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     """Limits of each person and each project; those named have numbers of their own.
 
     A run is spared for ``least_run_ms`` before it is stopped for others, and for at most
-    ``promises`` workloads at a time others are being stopped: both bound what is lost by it.
+    ``promises`` workloads at a time others are being stopped: both bound what is lost by it. People
+    may protect runs for ``protected_ms`` at most, and protected work of each may ask for
+    ``protected_gpus`` (0: any number).
 
     The server's own user has the name "" here, as in allocations.
     """
@@ -42,6 +44,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     projects: dict[str, Limit] = {}
     least_run_ms: int = LEAST_RUN_MS
     promises: int = PROMISES_AT_ONCE
+    protected_ms: int = 0
+    protected_gpus: int = 0
 
     @property
     def bind(self) -> bool:

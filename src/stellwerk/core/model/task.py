@@ -231,6 +231,7 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     gpu_memory_bytes: int | None = None
     time_limit_ms: int | None = None
     checkpoint_grace_ms: int | None = None
+    protected_ms: int | None = None
     launcher: str | None = None
     processes_per_node: int | None = None
     shell: str | None = None

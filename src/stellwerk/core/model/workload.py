@@ -34,8 +34,9 @@ NoticeWhy = Literal["cancel", "preempt", "window", "time_limit", "abort", "drain
 class Policies(Struct, frozen=True, omit_defaults=True):
     """How a workload wants to be started, stopped, retried and put back.
 
-    ``ranks`` is how often its script is started in all (0 = once on each node). A run isn't
-    stopped for others for ``protected_ms`` (0: for as long as any work).
+    ``ranks`` is how often its script is started in all (0 = once on each node). ``time_limit_ms``
+    bounds each run, ``max_exec_ms`` all of them together (0 = nothing does). A run isn't stopped
+    for others for ``protected_ms`` (0: for as long as any work).
     """
 
     grace_ms: int = 30_000
@@ -44,8 +45,8 @@ class Policies(Struct, frozen=True, omit_defaults=True):
     recover_on_exit_codes: tuple[int, ...] = ()
     recovers: bool = False
     abort_when: tuple[AbortRule, ...] = ()
-    max_exec_ms: int = 0
     ranks: int = 0
+    max_exec_ms: int = 0
     protected_ms: int = 0
 
     @property
@@ -201,3 +202,9 @@ class Workload(Struct, frozen=True, omit_defaults=True):
         if self.runs and self.runs[-1].phase != "Ended":
             return self.runs[-1]
         return None
+
+
+def safe_until_ms(workload: Workload) -> int:
+    """Until when the live run of a workload was promised not to be stopped for others (0: not)."""
+    run, least = workload.live_run, workload.policies.protected_ms
+    return (run.started_ms or run.planned_ms) + least if run is not None and least else 0

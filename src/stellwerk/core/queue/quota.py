@@ -38,7 +38,9 @@ LAST = 1 << 62
 class Held(Struct, frozen=True):
     """What a live run holds, as queueing sees it.
 
-    ``since_ms`` is from when on stopping it throws work away. ``leaving`` = it has notice, and can
+    ``since_ms`` is from when on stopping it throws work away: since its last checkpoint, or else
+    since it ``began_ms``. It was promised to run for ``protected_ms``, and moving what it saved
+    takes it ``copy_ms``. ``leaving`` = it has notice, and can
     be reached; ``stuck`` = it can't be, so nobody knows whether it will go.
     """
 
@@ -58,11 +60,16 @@ class Held(Struct, frozen=True):
     stuck: bool = False
     preemptions: int = 0
     least_run_ms: int = LEAST_RUN_MS
+    began_ms: int = 0
+    protected_ms: int = 0
+    copy_ms: int = 0
 
     @property
     def spared_until_ms(self) -> int:
         """Until when it isn't stopped for others."""
-        return self.since_ms + (self.least_run_ms << min(self.preemptions, MOST_DOUBLINGS))
+        began_ms = self.began_ms or self.since_ms
+        least_ms = self.least_run_ms << min(self.preemptions, MOST_DOUBLINGS)
+        return began_ms + max(least_ms, self.protected_ms)
 
     @property
     def devices(self) -> int:
