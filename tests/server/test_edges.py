@@ -252,6 +252,7 @@ ADDRESSES = {
     "/v1/clusters/{name}/nodes/{node}/resume",
     "/v1/events",
     "/v1/clusters/{name}",
+    "/v1/gpus/history",
     "/v1/fleet/apply",
     "/v1/apply",
     "/v1/clusters/{name}/drain",

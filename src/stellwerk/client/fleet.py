@@ -3,6 +3,33 @@
 from msgspec import Struct
 
 
+class GpuUser(Struct):
+    """A run on a device: what it was given of its memory, and what it holds."""
+
+    run: str
+    name: str = ""
+    asked_bytes: int = 0
+    used_bytes: int | None = None
+    idle_ms: int | None = None
+
+
+class GpuPoints(Struct):
+    """How full and busy a device was: `[at_ms, used_bytes, busy_percent]`."""
+
+    cluster: str
+    node: str
+    device: str
+    points: list[tuple[int, int, int | None]] = []
+
+
+class GpuHistory(Struct):
+    """The history of GPUs; a point stands for ``every_ms`` from its time."""
+
+    items: list[GpuPoints] = []
+    every_ms: int = 300_000
+    kept_ms: int = 0
+
+
 class DeviceView(Struct):
     """One accelerator: what it has, what runs hold, what others hold."""
 
@@ -17,6 +44,14 @@ class DeviceView(Struct):
     foreign_compute: bool = False
     health: str = ""
     fault: str = ""
+    label: str = ""
+    reserved_bytes: int = 0
+    unified: bool = False
+    part_of: int = -1
+    island: str = ""
+    free_bytes: int | None = None
+    busy_percent: int | None = None
+    users: list[GpuUser] = []
 
 
 class NodeView(Struct):

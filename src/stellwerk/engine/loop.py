@@ -142,6 +142,11 @@ class Engine:
         """What is known of how long work runs; any thread may ask it."""
         return self.state.lengths
 
+    @property
+    def measures(self) -> Measures:
+        """What live runs tell of themselves."""
+        return self._measures
+
     def usage(self, run: RunId) -> Usage | None:
         """What a live run uses, as last sampled."""
         return self._measures.usage(run)

@@ -18,13 +18,14 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report, RuleHeld, RunReport, RunSample
 from stellwerk.core.model.task import AbortRule
-from stellwerk.core.model.telemetry import Telemetry, Usage
+from stellwerk.core.model.telemetry import GpusHeld, Telemetry, Usage
 from stellwerk.core.model.workload import Run, RunEnd, Workload
 from stellwerk.core.recover.abort import should_abort
 from stellwerk.core.state import State
 from stellwerk.drivers.base import Driver, DriverError
 from stellwerk.engine.clock import Clock
 from stellwerk.engine.gpu_watch import GpuWatch
+from stellwerk.telemetry.gpu_history import GpuHistory
 from stellwerk.telemetry.record import RunRecord
 
 log = logging.getLogger("stellwerk.engine")
@@ -79,6 +80,7 @@ class Measures:
         self._past: OrderedDict[RunId, Telemetry] = OrderedDict()
         self._some = asyncio.Event()
         self._gpus = GpuWatch(report)
+        self.gpu_history = GpuHistory()
 
     def start(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
         """Starts following; cancel the task to end it."""
@@ -96,6 +98,7 @@ class Measures:
                 self._notice(event.run, state)
             elif isinstance(event, ev.RunEnded) and event.run in self._live:
                 self._gpus.end(event.run)
+                self.gpu_history.end(event.run)
                 self._live[event.run].has_ended = True
                 self._live[event.run].due_ms = 0
 
@@ -107,7 +110,9 @@ class Measures:
         followed = self._live.get(run_id)
         if followed is None:
             followed = self._live[run_id] = _Followed(workload, run)
-            self._gpus.begin(run, workload.name, state.clusters.get(run.allocation.cluster))
+            cluster = state.clusters.get(run.allocation.cluster)
+            self._gpus.begin(run, workload.name, cluster)
+            self.gpu_history.begin(run, cluster)
             self._some.set()
         is_running = run.phase == "Running" and not run.notice
         if is_running and not followed.is_running:
@@ -123,11 +128,17 @@ class Measures:
             followed.record.take(sample, is_running=followed.is_running)
             self._ask_rules(followed)
             self._gpus.take(sample)
+            self.gpu_history.take(sample)
 
     def usage(self, run: RunId) -> Usage | None:
         """What a live run uses, or used last; None for one that isn't followed."""
         followed = self._live.get(run)
         return followed.record.usage if followed is not None else None
+
+    def gpus(self, run: RunId) -> GpusHeld | None:
+        """What a live run was last seen to hold of each GPU of its machine."""
+        followed = self._live.get(run)
+        return followed.record.gpus if followed is not None else None
 
     async def telemetry(self, run: RunId, cluster: str) -> Telemetry:
         """All that a run told until now; of one that ended before this server began, its file is

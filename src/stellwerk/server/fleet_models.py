@@ -5,6 +5,20 @@ import msgspec
 from stellwerk.server.standing_models import ClusterFacts
 
 
+class GpuUserView(msgspec.Struct, frozen=True):
+    """A run on a device: what it was given of its memory, and what it was last seen to hold.
+
+    ``used_bytes`` is null where nobody could tell, ``idle_ms`` for how long no device of the run
+    was busy. ``name`` is empty where one doesn't see whose it is.
+    """
+
+    run: str
+    name: str
+    asked_bytes: int
+    used_bytes: int | None = None
+    idle_ms: int | None = None
+
+
 class DeviceView(msgspec.Struct, frozen=True):
     """An accelerator: what runs of ours hold of its memory, and what others hold.
 
@@ -23,6 +37,14 @@ class DeviceView(msgspec.Struct, frozen=True):
     foreign_compute: bool = False
     health: str = ""
     fault: str = ""
+    label: str = ""
+    reserved_bytes: int = 0
+    unified: bool = False
+    part_of: int = -1
+    island: str = ""
+    free_bytes: int | None = None
+    busy_percent: int | None = None
+    users: list[GpuUserView] = []
 
 
 class NodeView(msgspec.Struct, frozen=True):

@@ -66,6 +66,7 @@ RULES: dict[str, Rule] = {
     "GET /v1/blobs/{hash}": _USE,
     "GET /v1/clusters": _LOOK,
     "GET /v1/clusters/{name}": _LOOK,
+    "GET /v1/gpus/history": _LOOK,
     "POST /v1/clusters/{name}/nodes/{node}/resume": Rule("tend", "cluster"),
     "POST /v1/clusters/{name}/drain": Rule("tend", "cluster"),
     "POST /v1/clusters/{name}/resume": Rule("tend", "cluster"),

@@ -224,6 +224,7 @@ async def _begin(
     from stellwerk.server.peer import own_uid
     from stellwerk.server.services import Identity, Services
     from stellwerk.server.things import as_whom
+    from stellwerk.telemetry.gpu_history import GpuHistory
 
     clock = SystemClock()
     started_ms = clock.now_ms()
@@ -246,6 +247,7 @@ async def _begin(
         limits=people.limits,
         marked=lambda cluster: sharing.marked(belongings.marked(cluster)),
     )
+    engine.measures.gpu_history = GpuHistory(Path(settings.home) / "gpu-history.jsonl")
     await engine.load()
     identity = Identity(os.getpid(), __version__, started_ms, settings.home, settings.socket)
     services = Services(

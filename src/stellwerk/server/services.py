@@ -24,6 +24,7 @@ from stellwerk.core.state import State
 from stellwerk.core.view import View
 from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
 from stellwerk.drivers.base import DriverError, Folders, Tidies
+from stellwerk.engine.measure import Measures
 from stellwerk.engine.placements import Placements
 from stellwerk.server.belongings import Belongings
 from stellwerk.server.callers import Callers, Hosts
@@ -115,6 +116,11 @@ class Engine(Protocol):
     @property
     def state(self) -> State:
         """The live state; only the loop that changes it may go through it."""
+        ...
+
+    @property
+    def measures(self) -> Measures:
+        """What live runs tell of themselves."""
         ...
 
     def usage(self, run: RunId) -> Usage | None:

@@ -377,4 +377,10 @@ def _device_view(device: Device, held: list[tuple[str, NodeAllocation]]) -> flee
         foreign_compute=device.foreign_compute,
         health=device.health,
         fault=device.fault,
+        label=device.label,
+        reserved_bytes=device.reserved_bytes,
+        unified=device.unified,
+        part_of=device.part_of,
+        island=device.island,
+        users=[fleet_models.GpuUserView(run, "", share) for run, share in sorted(holding)],
     )

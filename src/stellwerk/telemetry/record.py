@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from stellwerk.core.model.reports import RunSample
-from stellwerk.core.model.telemetry import Telemetry, Usage
+from stellwerk.core.model.telemetry import GpusHeld, Telemetry, Usage
 from stellwerk.telemetry.metrics import MetricsLog
 from stellwerk.telemetry.usage import UsageLog
 
@@ -61,6 +61,12 @@ class RunRecord:
     def usage(self) -> Usage | None:
         """What the last sample said, and the peaks."""
         return self._usage.usage
+
+    @property
+    def gpus(self) -> GpusHeld | None:
+        """What the last sample said of the devices of its machine; None where it has none."""
+        usage, gpus = self._usage.usage, self._usage.gpus
+        return GpusHeld(usage.at_ms, gpus, self._usage.gpu_idle_ms) if usage and gpus else None
 
     def telemetry(self) -> Telemetry:
         """All of it as a value."""

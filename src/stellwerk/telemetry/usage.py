@@ -19,6 +19,7 @@ class UsageLog:
         self.gpu_idle_ms: int | None = None
         self.silent_ms: int | None = None
         self.idling = Idling(holds_devices=bool(devices))
+        self.gpus: tuple[GpuUse, ...] = ()
         self._devices = devices
         self._log_bytes = -1
 
@@ -32,6 +33,7 @@ class UsageLog:
             return
         near_ms = 0 if before is None else min(sample.at_ms - before.at_ms, NEAR_MS)
         self.usage = _next(before, sample)
+        self.gpus = sample.gpus
         busy = self._busy_percent(sample.gpus)
         self.idling.take(sample, busy, is_running=is_running)
         if is_running:

@@ -3,7 +3,16 @@
 import msgspec
 import pytest
 
-from stellwerk.cli.render import clusters, ending, events, explain, reasons, show, workloads
+from stellwerk.cli.render import (
+    clusters,
+    ending,
+    events,
+    explain,
+    gpus,
+    reasons,
+    show,
+    workloads,
+)
 from stellwerk.cli.terminal import Terminal
 from stellwerk.client import fleet, wire
 from stellwerk.core.model.reasons import RenderedReason
@@ -330,15 +339,15 @@ def test_a_node_that_is_not_ready_gives_nothing() -> None:
 
 def test_gpus_have_bars() -> None:
     """Held by runs (#), by others (x), free (.)."""
-    lines = clusters.gpu_lines(FLEET, None)
-    assert [clusters.bar(line.device, SCREEN) for line in lines] == [
+    lines = gpus.gpu_lines(FLEET, None)
+    assert [gpus.bar(line.device, SCREEN) for line in lines] == [
         "[################......]   60/80",
         "[xxxxxx................]   20/80",
         "[......................]    0/80",
     ]
-    assert clusters.bar(lines[0].device, SCREEN._replace(is_tty=False)) == "60/80"
-    assert clusters.summary(lines) == "3 GPUs, 1 of them free"
-    assert clusters.gpu_lines(FLEET, "elsewhere") == []
+    assert gpus.bar(lines[0].device, SCREEN._replace(is_tty=False)) == "60/80"
+    assert gpus.summary(lines) == "3 GPUs, 1 of them free"
+    assert gpus.gpu_lines(FLEET, "elsewhere") == []
 
 
 @pytest.mark.parametrize(

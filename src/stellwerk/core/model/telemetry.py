@@ -31,6 +31,17 @@ class GpuUse(Struct, frozen=True, omit_defaults=True):
     free_bytes: int | None = None
 
 
+class GpusHeld(Struct, frozen=True):
+    """What a run holds of the devices of its machine, as last sampled at ``at_ms``.
+
+    ``idle_ms`` is for how long none of those that it was given was busy (None: nobody could tell).
+    """
+
+    at_ms: int
+    gpus: tuple[GpuUse, ...]
+    idle_ms: int | None = None
+
+
 class Usage(Struct, frozen=True):
     """What a run uses, as last sampled at ``at_ms``, and the most it was seen to use.
 

@@ -1,31 +1,49 @@
 """What there is to run on, what runs there, and taking a node back into use."""
 
 import asyncio
+from typing import Annotated
 
 import msgspec
 from litestar import get, post
-from litestar.params import FromPath
+from litestar.params import FromPath, QueryParameter
 
 from stellwerk.core.model.cluster import Node
 from stellwerk.core.model.commands import ResumeNode
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.server.cluster_facts import facts_of, with_declared
 from stellwerk.server.fleet_models import ClusterPage, Clusters, Resumed
+from stellwerk.server.gpu_views import GpuHistoryView, history_view, on_gpus, with_users
+from stellwerk.server.handlers.fair import SinceOf
 from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
-from stellwerk.server.seeing import AnyRequest
+from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given, Services
+
+OfCluster = Annotated[str, QueryParameter(description="Only those of this cluster.")]
 
 
 @get("/clusters", tags=["fleet"], summary="All clusters")
-async def list_clusters(services: Given) -> Clusters:
+async def list_clusters(request: AnyRequest, services: Given) -> Clusters:
     """Each cluster with its nodes and devices, what our runs hold of them, and how old that is."""
     seen_ms = dict(services.engine.status().facts_ms)
+    runs = on_gpus(services, seeing(request))
 
     def ask() -> Clusters:
         found = services.pages.clusters(seen_ms, services.clock.now_ms())
+        items = [with_users(one, runs) for one in found.items]
+        found = msgspec.structs.replace(found, items=items)
         return with_declared(found, services.engine.placements)
 
     return await asyncio.to_thread(ask)
+
+
+@get("/gpus/history", tags=["fleet"], summary="How full and busy GPUs were")
+async def gpu_history(
+    services: Given,
+    cluster: OfCluster = "",
+    since_ms: SinceOf = 0,
+) -> GpuHistoryView:
+    """A point of each GPU in five minutes, for three days, while runs were on its machine."""
+    return history_view(services.engine.measures.gpu_history, cluster, since_ms)
 
 
 @get("/clusters/{name:str}", tags=["fleet"], summary="One cluster")
@@ -83,4 +101,4 @@ def _node(services: Services, name: str, node: str) -> Node:
     return nodes[node]
 
 
-HANDLERS = [list_clusters, show_cluster, resume_node]
+HANDLERS = [list_clusters, show_cluster, gpu_history, resume_node]
