@@ -63,7 +63,7 @@ sys.exit(85)
     for word in ("later", "done"):
         # Without a handler for the signal, so that only the file tells the job.
         script = f"trap '' TERM\n{sys.executable} -S {job} {word}"
-        rig.start(word, script, env={"PYTHONPATH": rig.program})
+        rig.start(word, script)
         rig.wait_for_line(word, "ready")
         rig.client.ask("stop", run=word, why="preempt")
         ends.append(rig.ended(word))

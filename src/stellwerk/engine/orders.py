@@ -1,5 +1,7 @@
 """Makes the order that a driver carries out, from a run, its workload and the task as written."""
 
+import signal
+
 import msgspec
 from msgspec.structs import replace
 
@@ -21,6 +23,8 @@ from stellwerk.store import Store
 from stellwerk.store.errors import refusal
 
 LOOPBACK = "127.0.0.1"
+LAST_LEAD_MS = 5_000
+"""The last of several signals comes so long before the end, where nobody has said when."""
 
 
 class Launch(msgspec.Struct, frozen=True, omit_defaults=True):

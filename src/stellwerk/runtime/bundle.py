@@ -3,8 +3,9 @@
 Beside each module lies what this Python compiles it to, for to compile all of them is most of an
 agent's start; another version passes that over, and reads the module itself.
 
-The file keeps the names of the modules, so a job that puts it on its PYTHONPATH can import
-`stellwerk.runtime.helper` where Stellwerk itself isn't installed.
+The file keeps the names of the modules and is at the end of a job's PYTHONPATH, so that a job can
+import `stellwerk.runtime.helper` where Stellwerk isn't installed. `stellwerk` itself is no module
+in it: where Stellwerk is installed, that one counts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 _PACKAGE = "stellwerk/runtime"
+_NAMESPACE = "stellwerk"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 _MAIN = b'''"""Starts the runtime."""
 
@@ -51,16 +53,16 @@ def packed() -> bytes:
     files.update({f"{name}c": _compiled(name, files[name]) for name in sorted(files)})
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(files):
+        for name in sorted([*files, f"{_NAMESPACE}/"]):
             entry = zipfile.ZipInfo(name, _LONG_AGO)
             entry.external_attr = 0o644 << 16
             entry.create_system = 3
-            archive.writestr(entry, files[name])
+            archive.writestr(entry, files.get(name, b""))
     return target.getvalue()
 
 
 def _sources() -> dict[str, bytes]:
-    files = {"__main__.py": _MAIN, "stellwerk/__init__.py": b'"""Stellwerk beside a job."""\n'}
+    files = {"__main__.py": _MAIN}
     here = Path(__file__).parent
     for source in sorted(here.glob("*.py")):
         files[f"{_PACKAGE}/{source.name}"] = source.read_bytes()

@@ -25,6 +25,7 @@ from .preparation import Order
 from .processes import kill_all_below
 from .removing import remove_tree
 from .sampling import oom_kills
+from .slurm import asked_back
 from .spec import Identity
 from .stopping import End, Facts, classify
 from .system import now_ms
@@ -175,7 +176,7 @@ def _meaning(
     wrote_checkpoint: bool,
 ) -> End:
     notice = wrapper.notice
-    return classify(
+    end = classify(
         Facts(
             cause=wrapper.cause or "ranks",
             code=code,
@@ -189,6 +190,7 @@ def _meaning(
             wrote_checkpoint=wrote_checkpoint,
         )
     )
+    return asked_back(end) if wrapper.wants_back else end
 
 
 def disk_free_bytes(*directories: str) -> Optional[int]:

@@ -175,7 +175,7 @@ def test_messages(text: str, line: str) -> None:
         "resources: {labels: {stellwerk/setup-cache: auto uv.lock}}",
         "resources: {labels: {stellwerk/setup-cache: ' '}}",
         "resources: {labels: {stellwerk/abort-when: no-progress}}",
-        "resources: {labels: {stellwerk/launcher: slurm}}",
+        "resources: {labels: {stellwerk/launcher: pbs}}",
         "resources: {labels: {stellwerk/priority: '2000'}}",
         "resources: {labels: {stellwerk/queue: '../x'}}",
         "resources: {labels: {stellwerk/time-limit: 0h}}",

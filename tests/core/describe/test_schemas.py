@@ -79,7 +79,7 @@ def test_slips_are_seen() -> None:
         {"run": ["a"]},
         {"workdir": {"ref": "main"}},
         {"file_mounts": {"/a": {"mode": "MOUNTED"}}},
-        {"resources": {"labels": {"stellwerk/launcher": "slurm"}}},
+        {"resources": {"labels": {"stellwerk/launcher": "pbs"}}},
         {"config": {"hooks": [{"events": ["stop"]}]}},
     ]
     for slip in slips:

@@ -15,7 +15,7 @@ from stellwerk.core.model.launch import (
 )
 from stellwerk.core.model.task import Task
 
-LAUNCHERS = (None, "auto", "node", "torchrun", "accelerate", "processes", "jax", "mpi")
+LAUNCHERS = (None, "auto", "node", "torchrun", "accelerate", "processes", "jax", "mpi", "slurm")
 OF_LAUNCHERS = ("MASTER", "PET_", "JAX_", "SLURM_", "RANK", "LOCAL_RANK", "WORLD", "ACCELERATE")
 
 
@@ -51,6 +51,19 @@ def test_a_single_node_is_told_nothing_of_several(launcher: str | None) -> None:
     task = a_task(launcher, resources="accelerators: 'A100:2',")
     found = common(task) | node_environment(task, 0)
     assert [name for name in found if name.startswith(OF_LAUNCHERS)] == []
+
+
+def test_slurms_variables_are_there_for_whoever_asks() -> None:
+    """Each process finds its place, and what Lightning and submitit look for."""
+    task = a_task("slurm", nodes=2, processes=2)
+    found = common(task) | node_environment(task, 1, 1)
+    assert (found["SLURM_JOB_ID"], found["SLURM_NTASKS"], found["SLURM_NTASKS_PER_NODE"]) == (
+        "7",
+        "4",
+        "2",
+    )
+    assert (found["SLURM_PROCID"], found["SLURM_LOCALID"], found["SLURM_NODEID"]) == ("3", "1", "1")
+    assert found["SLURM_JOB_NODELIST"] == "10.0.0.1,10.0.0.2"
 
 
 def test_a_named_launcher_finds_its_variables_on_a_single_node() -> None:

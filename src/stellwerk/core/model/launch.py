@@ -3,8 +3,9 @@
 Facts: SkyPilot's contract for a task; ``torchrun`` reads ``PET_<ARGUMENT>`` as defaults; JAX takes
 a count and a rank from a scheduler's variables only, of which Slurm's need nothing else to be
 there. A single-node job gets none of the multi-node ones unless it names its launcher, since they
-would break launchers nested in it. Slurm's go to ``slurm``, and a few to ``jax``: Lightning and others
-take them for Slurm. ``MASTER_PORT`` isn't decided here: the runtime beside rank 0 takes a free one.
+would break launchers nested in it. Slurm's go to ``slurm``, and a few to ``jax``: Lightning and
+others take them for Slurm. ``MASTER_PORT`` isn't decided here: the runtime beside rank 0 takes a
+free one.
 """
 
 import math
