@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stellwerk.core.fairness import HeldOver, Span, held_over, past_use
+from stellwerk.core.fairness import HeldOver, Span, held_over
 from stellwerk.core.model.queueing import Pair
 from stellwerk.core.queueing_quota import QuotaOf, quota_of
 from tests.core.queued import a_queue, queueing
@@ -54,11 +54,3 @@ def test_what_is_lent_is_what_was_borrowed_within_quota(
     most = max((sum(c for _, c, s, e in spans if s <= at < e) for at in range(100)), default=0)
     if most <= 4:
         assert lent == pytest.approx(borrowed)
-
-
-def test_past_use_halves() -> None:
-    """After one half-life of use half of the amount counts; after another without use a quarter."""
-    span = Span("ns/x", CPU, 1000, 0, 10)
-    assert past_use([span], 10, 10)["ns/x"]["cpu"] == pytest.approx(500)
-    assert past_use([span], 20, 10)["ns/x"]["cpu"] == pytest.approx(250)
-    assert past_use([span], 20, 0) == {}

@@ -145,19 +145,3 @@ class _Sweep:
         if self._lends:
             one.borrowed += max(0, beyond) * (self._at_ms - since_ms)
             one.lent += max(0, -beyond) * (self._given - given)
-
-
-def past_use(spans: Iterable[Span], now_ms: int, half_life_ms: int) -> dict[str, dict[str, float]]:
-    """What was held by each, by resource, where an amount counts half after each half-life.
-
-    It is what sampling comes to that is done all the time.
-    """
-    found: dict[str, dict[str, float]] = {}
-    for one in spans:
-        if half_life_ms <= 0 or one.end_ms <= one.start_ms:
-            continue
-        kept = 0.5 ** ((now_ms - one.end_ms) / half_life_ms)
-        gone = 0.5 ** ((now_ms - one.start_ms) / half_life_ms)
-        use = found.setdefault(one.by, {})
-        use[one.pair.resource] = use.get(one.pair.resource, 0.0) + one.amount * (kept - gone)
-    return found

@@ -17,6 +17,7 @@ from stellwerk.core.describe.fleet_amounts import write_kubernetes
 from stellwerk.core.model.ids import RunId, WorkloadId
 from stellwerk.core.model.queueing import Pair
 from stellwerk.core.model.resources import Shape
+from stellwerk.core.place.past import PastOrder
 from stellwerk.core.preview import without
 from stellwerk.core.queue.asked import requests_of
 from stellwerk.core.queue.entries import QueueState, Verdict
@@ -68,8 +69,9 @@ class _Mine(NamedTuple):
     part: ShapeView
     head: Head
 
-    def comes_after(self, head: Head) -> bool:
-        return (-head.priority, head.order) < (-self.head.priority, self.head.order)
+    def comes_after(self, head: Head, used: float = 0.0, used_mine: float = 0.0) -> bool:
+        mine = used_mine, -self.head.priority, self.head.order
+        return (used, -head.priority, head.order) < mine
 
 
 def quota_in(view: View) -> Quota | None:
@@ -123,6 +125,8 @@ def _places(
     """Its place in its queue, how many wait there, and what those before it ask for."""
     place, waiting = 1, 0
     wants: dict[str, int] = {}
+    used = PastOrder(view, quota) if quota is not None else None
+    mine_used = _used(used, mine.part.shape)
     for part in view.shapes:
         door = quota.door(part.shape.queue) if quota is not None else None
         same = part.shape.queue == mine.part.shape.queue
@@ -131,13 +135,20 @@ def _places(
         if not same:
             continue
         waiting += part.count
-        before = sum(mine.comes_after(head) for head in part.heads)
+        its_used = _used(used, part.shape)
+        before = sum(mine.comes_after(head, its_used, mine_used) for head in part.heads)
         if before == len(part.heads):
             before = part.count
         place += before
         for resource, amount in _asks(part.shape).items() if before else ():
             wants[resource] = wants.get(resource, 0) + before * amount
     return place, waiting, wants
+
+
+def _used(past: PastOrder | None, shape: Shape) -> float:
+    """What comes before priority in the order of its queue: past use, or the same for all."""
+    known = past.of(shape) if past is not None else None
+    return 0.0 if known is None else known.used
 
 
 def _asks(shape: Shape) -> dict[str, int]:

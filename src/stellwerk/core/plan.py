@@ -6,8 +6,6 @@ what it needs is kept for it on the nodes nearest to having it, so that large wo
 small. What is kept leaves to others what it doesn't need, and what is over before it could use it.
 """
 
-from heapq import heapify, heappop, heapreplace
-
 from msgspec.structs import replace
 
 from stellwerk.core.model.actions import Action, ClaimRoom, Plan, StartRun, StopRun
@@ -26,9 +24,9 @@ from stellwerk.core.place.preempting import drained, is_free, promise
 from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, quotas_of
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.place.telling import Telling
+from stellwerk.core.place.turns import Turns
 from stellwerk.core.queue.entries import QueueState
 from stellwerk.core.queue.quota import Door
-from stellwerk.core.queue.shares import Share
 from stellwerk.core.version import CORE_VERSION
 from stellwerk.core.view import ClaimView, Head, ShapeView, View
 
@@ -39,8 +37,6 @@ KEPT_AT_ONCE = 8
 
 Lenders = dict[str, list[Kept]]
 """Those in whose kept room one may start, by cluster."""
-
-_Turn = tuple[tuple[Share, ...], int, int]
 
 
 def plan(view: View, memory: Memory | None = None) -> Plan:
@@ -104,31 +100,22 @@ class _Cycle:
         self._keep_promises()
         for kept in self.keeping.reserve():
             self._changes(kept.cluster, kept.parts)
-        shapes = self.view.shapes
-        heads = [(self._turn(shape, 0), i, 0) for i, shape in enumerate(shapes)]
-        heapify(heads)
+        shapes, quotas = self.view.shapes, self.quotas
+        if quotas is None:
+            turns = Turns(shapes, lambda _: (), lambda _: None)
+        else:
+            turns = Turns(shapes, quotas.share, quotas.past.of)
         more = False
-        while heads and self.starts < STARTS_PER_CYCLE:
-            turn, i, at = heads[0]
+        while turns and self.starts < STARTS_PER_CYCLE:
+            i, at = turns.next()
             shape = shapes[i]
-            if turn[0] and (now := self._turn(shape, at)) != turn:
-                heapreplace(heads, (now, i, at))
-                continue
             starts = self._consider(shape.heads[at], shape)
-            if starts and at + 1 < len(shape.heads):
-                heapreplace(heads, (self._turn(shape, at + 1), i, at + 1))
-            elif behind := 0 if starts else self.keeping.next_own(shape, at):
-                heapreplace(heads, (self._turn(shape, behind), i, behind))
-            else:
-                more = more or (starts and at + 1 < shape.count)
-                heappop(heads)
-        self.complete = not heads and not more and not self.again
-
-    def _turn(self, shape: ShapeView, at: int) -> _Turn:
-        """Priority, then age; under fair sharing the shares of its queue come before."""
-        head = shape.heads[at]
-        shares = self.quotas.share(shape.shape) if self.quotas is not None else ()
-        return shares, -head.priority, head.order
+            then = at + 1 if starts else self.keeping.next_own(shape, at)
+            if then >= len(shape.heads):
+                more = more or (starts and then < shape.count)
+                then = 0
+            turns.done(then)
+        self.complete = not turns and not more and not self.again
 
     def _consider(self, head: Head, shape: ShapeView) -> bool:
         """Plans the start of a workload, or finds that it must wait."""
@@ -210,7 +197,7 @@ class _Cycle:
         checks = quotas.quota.checks_of(queue, holding)
         if not checks:
             self._plan_start(head, shape, decided, holding, lenders)
-            quotas.take(queue, holding)
+            quotas.take(queue, holding, shape.shape)
             return
         self.decisions.append(decided.decision)
         claim = Claim(charged(decided.allocation, shape.shape), holding, checks=checks)

@@ -33,13 +33,15 @@ class QueueingNow(Struct, frozen=True):
     objects: QueueObjects
     live: tuple[Workload, ...]
     doors: dict[ShapeId, ObjectKey]
+    past_use: dict[str, dict[str, float]] = {}
 
 
-def queueing_now(state: State) -> QueueingNow:
-    """What is known now, as a value that stays as it is."""
+def queueing_now(state: State, now_ms: int = 0) -> QueueingNow:
+    """What is known now, as a value that stays as it is; past use as it counts at ``now_ms``."""
     queueing = state.queueing
     live = tuple(state.workloads.values())
-    return QueueingNow(dict(queueing.kept), queueing.objects, live, doors_of(state))
+    past = state.past_use.at(now_ms, queueing.objects.settings.past_use)
+    return QueueingNow(dict(queueing.kept), queueing.objects, live, doors_of(state), past)
 
 
 class Use(Struct, frozen=True):

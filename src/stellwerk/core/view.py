@@ -111,6 +111,7 @@ class View(Struct, frozen=True):
     placements of work that has wishes, by shape. ``queueing`` are the objects of queueing (None:
     there are no queues), ``held`` is what runs hold of quota, in the order of ids. ``lengths`` are
     the past lengths of work by key, ``reservations`` who was promised room for times to come.
+    ``past_use`` is what LocalQueues used before, by resource, decayed.
     """
 
     seq: int
@@ -130,6 +131,7 @@ class View(Struct, frozen=True):
     used_up: dict[str, Reason] = {}
     lengths: dict[str, Sketch] = {}
     reservations: tuple[Reservation, ...] = ()
+    past_use: dict[str, dict[str, float]] = {}
 
 
 def head_of(workload: Workload) -> Head:
@@ -199,6 +201,7 @@ class Viewer:
             claims=self._claims(),
             used_up=closed,
             lengths=self._past_lengths(),
+            past_use=state.past_use.at(now_ms, queueing.settings.past_use if queueing else None),
             reservations=state.reservations.all(),
         )
 

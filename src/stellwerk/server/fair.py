@@ -1,11 +1,11 @@
 """Puts together who held how much over time: queues and cohorts, people, LocalQueues."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from stellwerk.core.describe.fleet_amounts import write_kubernetes
-from stellwerk.core.fairness import HeldOver, Key, Span, held_over, past_use
-from stellwerk.core.model.queueing import Pair, QueueObjects
+from stellwerk.core.fairness import HeldOver, Key, Span, held_over
+from stellwerk.core.model.queueing import Pair
 from stellwerk.core.model.resources import DEFAULT_QUEUE
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.queue.past_use import weighed
@@ -30,7 +30,7 @@ def fair_of(
     return Fair(
         queues=_rows(rows, over),
         people=_people(add_up(known, "person", since_ms, now_ms, months=False)),
-        past_use=_past(now.objects, known, now_ms),
+        past_use=_past(now),
         half_life_ms=rules.half_life_ms if rules is not None else 0,
         since_ms=since_ms,
         until_ms=now_ms,
@@ -91,30 +91,24 @@ def _people(lines: Sequence[UsedLine]) -> list[FairPerson]:
     ]
 
 
-def _past(objects: QueueObjects, workloads: Sequence[Workload], now_ms: int) -> list[PastUseRow]:
-    """Of each LocalQueue, where the Configuration has a half-life."""
-    rules = objects.settings.past_use
+def _past(now: QueueingNow) -> list[PastUseRow]:
+    """Of each LocalQueue, where the Configuration has rules: what queues order them by."""
+    rules = now.objects.settings.past_use
     if rules is None:
         return []
-    doors = {one.key: one for one in objects.local_queues}
-    spans = [
-        span
-        for one in workloads
-        for key in (_door(one, doors),)
-        if key
-        for span in spans_of(one, now_ms, key)
-    ]
-    used = past_use(spans, now_ms, rules.half_life_ms)
+    doors = {one.key: one for one in now.objects.local_queues}
+    used: dict[str, dict[str, float]] = {key: {} for key in doors}
+    for name, amounts in now.past_use.items():
+        namespace, _, plain = name.partition("/")
+        for key in (f"{namespace}/{plain}", f"{DEFAULT_QUEUE}/{plain}"):
+            if key in doors:
+                for resource, amount in amounts.items():
+                    used[key][resource] = used[key].get(resource, 0.0) + amount
+                break
     rows = []
     for key, local in sorted(doors.items()):
-        number = weighed(local, used.get(key, {}), rules) / MILLI
-        amounts = {name: amount / MILLI for name, amount in sorted(used.get(key, {}).items())}
+        number = weighed(local, used[key], rules) / MILLI
+        told = {name: amount / MILLI for name, amount in sorted(used[key].items())}
         finite = None if math.isinf(number) else number
-        rows.append(PastUseRow(key, local.queue, local.weight, amounts, finite))
+        rows.append(PastUseRow(key, local.queue, local.weight, told, finite))
     return rows
-
-
-def _door(one: Workload, doors: Mapping[str, object]) -> str:
-    """The LocalQueue that work named: in its own namespace or in `default`."""
-    keys = (one.queue, f"{one.project}/{one.queue}", f"{DEFAULT_QUEUE}/{one.queue}")
-    return next((key for key in keys if key in doors), "")

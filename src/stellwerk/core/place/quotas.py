@@ -20,6 +20,7 @@ from stellwerk.core.place.by_flavor import ByFlavor
 from stellwerk.core.place.decide import reasons_of
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.near import Nearness, Where
+from stellwerk.core.place.past import PastOrder
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.queue.asked import requests_of
 from stellwerk.core.queue.entries import QueueState, Verdict
@@ -111,6 +112,7 @@ class Quotas:
         self.behind: dict[ShapeId, str] = {}
         self.checking: dict[ShapeId, Reason] = {}
         self._kept: dict[str, Kept] = {}
+        self.past = PastOrder(view, quota)
 
     def door(self, shape: Shape) -> Door | None:
         """Where a shape's work enters; None = no quota binds it."""
@@ -166,8 +168,10 @@ class Quotas:
                 return placed
         return None
 
-    def take(self, queue: QueueState, holding: Holding) -> None:
-        """Counts a run that is planned, or a promise."""
+    def take(self, queue: QueueState, holding: Holding, shape: Shape | None = None) -> None:
+        """Counts a run that is planned, or a promise; with its ``shape`` as use in advance too."""
+        if shape is not None:
+            self.past.uses(shape, holding)
         self.quota.count(queue, holding.usage)
         self.counted += 1
 

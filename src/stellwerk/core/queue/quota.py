@@ -16,7 +16,7 @@ from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import RunId, WorkloadId
 from stellwerk.core.model.limits import LEAST_RUN_MS
 from stellwerk.core.model.nearness import TopologyRequest
-from stellwerk.core.model.queueing import Admission, QueuedWorkload, QueueObjects
+from stellwerk.core.model.queueing import Admission, LocalQueue, QueuedWorkload, QueueObjects
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import DEFAULT_QUEUE, Allocation, named
 from stellwerk.core.queue import classical, fair
@@ -181,9 +181,14 @@ class Quota:
             self._doors[queue] = self._door(*named(queue))
         return self._doors[queue]
 
-    def _door(self, namespace: str, name: str) -> Door | None:
+    def local_queue(self, queue: str) -> LocalQueue | None:
+        """The LocalQueue that a shape's queue means: of its own namespace, or of `default`."""
+        namespace, name = named(queue)
         known = self._queues.local_queues
-        local = known.get(f"{namespace}/{name}") or known.get(f"{DEFAULT_QUEUE}/{name}")
+        return known.get(f"{namespace}/{name}") or known.get(f"{DEFAULT_QUEUE}/{name}")
+
+    def _door(self, namespace: str, name: str) -> Door | None:
+        local = self.local_queue(f"{namespace}/{name}")
         if local is None:
             missing = Door(None, Reason("queue_missing", {"queue": f"{namespace}/{name}"}))
             return None if name == DEFAULT_QUEUE else missing

@@ -15,7 +15,7 @@ from stellwerk.core.model.workload import Run, Workload, took_ms
 from stellwerk.core.state.checks import asked_of, fold_check
 from stellwerk.core.state.gates import gate_after_release
 from stellwerk.core.state.live import State
-from stellwerk.core.state.queueing import fold_queueing
+from stellwerk.core.state.queueing import QueueingEvent, fold_queueing
 from stellwerk.core.state.reservations import fold_reservations
 from stellwerk.core.state.shapes import ShapeQueue, Waits
 from stellwerk.core.state.standing import fold_standing
@@ -73,13 +73,21 @@ def fold(state: State, record: ev.Record) -> None:
             if event.shape in state.shapes:
                 state.standing.decide_own(event.shape, event.decided)
         case ev.QueueObjectApplied() | ev.QueueObjectDeleted():
-            fold_queueing(state.queueing, record.at_ms, record.actor, event)
+            _fold_queueing(state, record, event)
         case ev.ReservationMade() | ev.ReservationMoved() | ev.ReservationOver():
             fold_reservations(state.reservations, record.at_ms, record.actor, event)
         case ev.CommandRefused() | ev.ActionDropped():
             pass  # told in the journal; nothing of the live state follows from them
         case _:
             assert_never(event)
+
+
+def _fold_queueing(state: State, record: ev.Record, event: QueueingEvent) -> None:
+    before = state.queueing.objects.settings.past_use
+    fold_queueing(state.queueing, record.at_ms, record.actor, event)
+    after = state.queueing.objects.settings.past_use
+    if after != before:
+        state.past_use.change_rules(record.at_ms, before, after)
 
 
 def _fold_waits(state: State, at_ms: int, event: ev.ShapeWaits) -> None:
@@ -303,6 +311,9 @@ def _fold_planned(state: State, at_ms: int, event: ev.RunPlanned) -> None:
         claim=None,
     )
     state.running[workload.id] = run.id
+    if run.holding is not None:
+        rules = state.queueing.objects.settings.past_use
+        state.past_use.started(state.queue_of(workload), run.holding, at_ms, rules)
     cluster = event.allocation.cluster
     state.allocations.setdefault(cluster, {})[run.id] = event.allocation
     state.cluster_changed(cluster)
@@ -323,6 +334,8 @@ def _fold_run_ended(state: State, at_ms: int, event: ev.RunEnded) -> None:
     state.cluster_changed(run.allocation.cluster)
     if run.holding is not None:
         add_run(state.spent, run.holding, run.planned_ms, at_ms)
+        rules = state.queueing.objects.settings.past_use
+        state.past_use.ended(state.queue_of(workload), run.holding, at_ms, rules)
     if event.node_failed:
         state.add_fault(run.allocation.cluster, event.node, workload.id)
     elif event.node:

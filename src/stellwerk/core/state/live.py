@@ -32,10 +32,11 @@ from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.queue_object import KeptObject
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.reservations import Reservation
-from stellwerk.core.model.resources import Allocation, Shape
+from stellwerk.core.model.resources import Allocation, Shape, named
 from stellwerk.core.model.standing import Declared, Standing
 from stellwerk.core.model.workload import Phase, Run, Workload
 from stellwerk.core.state.gates import Gates, told
+from stellwerk.core.state.past_use import Consumed, PastUses
 from stellwerk.core.state.queueing import Queueing
 from stellwerk.core.state.quota import QuotaIndex
 from stellwerk.core.state.reservations import Reservations
@@ -64,6 +65,7 @@ class StateImage(Struct, frozen=True):
     own: dict[ShapeId, OwnDecided] = {}
     lengths: HistoryImage = HistoryImage()
     spent: Spent = {}
+    past_use: dict[str, Consumed] = {}
     reservations: list[Reservation] = []
 
 
@@ -107,6 +109,7 @@ class State:
         self.queueing = Queueing()
         self.lengths = History()
         self.spent: Spent = {}
+        self.past_use = PastUses()
         self.reservations = Reservations()
 
     def image(self) -> StateImage:
@@ -130,6 +133,7 @@ class State:
             own=dict(self.standing.own),
             lengths=self.lengths.image(),
             spent=copied(self.spent),
+            past_use=dict(self.past_use.kept),
             reservations=list(self.reservations.kept.values()),
         )
 
@@ -156,6 +160,7 @@ class State:
         state.queueing.take_over(image.queue_objects)
         state.lengths = History(image.lengths)
         state.spent = copied(image.spent)
+        state.past_use.kept = dict(image.past_use)
         state.reservations.take_over(image.reservations)
         return state
 
@@ -256,9 +261,15 @@ class State:
         run = workload.live_run
         if run is not None:
             self.running[workload.id] = run.id
+            if run.holding is not None:
+                self.past_use.hold(self.queue_of(workload), run.holding)
             self.allocations.setdefault(run.allocation.cluster, {})[run.id] = run.allocation
             self.cluster_changed(run.allocation.cluster)
             self.tell_to_stop(workload, run)
+
+    def queue_of(self, workload: Workload) -> str:
+        """The LocalQueue that a workload named, as ``namespace/name``."""
+        return "/".join(named(self.shapes[workload.shape].shape.queue))
 
     def tell_to_stop(self, workload: Workload, run: Run) -> None:
         """Notes whether a live run must still be told that its workload is cancelled."""

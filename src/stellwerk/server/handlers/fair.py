@@ -25,8 +25,8 @@ async def show_fair(request: AnyRequest, services: Given, since_ms: SinceOf = 0)
     isn't seen, of people it is one's own line.
     """
     await services.settled(SETTLE_S)
-    eyes, now = seeing(request), queueing_now(services.engine.state)
-    now_ms, seq = services.clock.now_ms(), services.store.seq()
+    eyes, now_ms, seq = seeing(request), services.clock.now_ms(), services.store.seq()
+    now = queueing_now(services.engine.state, now_ms)
     found = await asyncio.to_thread(
         lambda: fair.fair_of(now, all_workloads(services), since_ms, now_ms, seq)
     )
