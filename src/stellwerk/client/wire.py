@@ -338,6 +338,7 @@ class Explained(Struct):
     wishes: list[str] = []
     standing: Standing | None = None
     gpu_advice: str = ""
+    nearness: str = ""
 
 
 class EventRecord(Struct):

@@ -133,7 +133,9 @@ class Launches:
         carried, _, command = text.partition("\n\n")
         start = commands.launched([_shell(), "-c", command])
         # What the script has made of them there, so that an environment that it entered is found.
-        start.env.update(one.split("=", 1) for one in carried.split("\n") if "=" in one)
+        for one in carried.split("\n"):
+            name, is_set, value = one.partition("=")
+            start.env.update({name: value} if is_set else {})
         self._begun[ident] = None
         try:
             self._ids[spawn(start, self._inherited)] = ident

@@ -359,8 +359,8 @@ class Explain(msgspec.Struct, frozen=True):
     """Why here, why not there, why not yet; `more_holders` counts those that aren't listed.
 
     `decision` is stored: of what waits the one that first told of reasons of this kind. `current`
-    is what would be decided at its `at_ms`, by the numbers of that moment; so are the `reasons`.
-    Until `passed_until_ms` smaller work may pass; then what this needs is kept for it.
+    and the `reasons` are what would be decided at its `at_ms`. Until `passed_until_ms` smaller work
+    may pass; then what this needs is kept for it.
     """
 
     id: str
@@ -378,6 +378,7 @@ class Explain(msgspec.Struct, frozen=True):
     wishes: list[str] = []
     standing: StandingView | None = None
     gpu_advice: str = ""
+    nearness: str = ""
 
 
 class EventView(msgspec.Struct, frozen=True):

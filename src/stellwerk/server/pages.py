@@ -13,8 +13,9 @@ from stellwerk.core.model.ids import DecisionId, RunId, ShapeId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.telemetry import Telemetry, Usage
-from stellwerk.core.model.workload import Phase, Workload
+from stellwerk.core.model.workload import Phase, Run, Workload
 from stellwerk.core.peaks import Peaks
+from stellwerk.core.place.near import switches_told
 from stellwerk.core.view import View
 from stellwerk.drivers.base import Folders
 from stellwerk.server import fleet_models, models, story, views
@@ -156,6 +157,7 @@ class Pages:
             position=self._position(workload),
             seq=seq,
             current=self._current(workload, shape, view) if wait and not run else None,
+            nearness=_nearness(run or workload.live_run, view),
             gpu_advice=advice_for(self._peaks(), workload, shape),
             wishes=list(told_wishes(shape.wishes)) if shape else [],
         )
@@ -287,3 +289,11 @@ def _cursor(wanted: WorkloadFilter, last: Workload) -> str:
 def _plain(value: msgspec.Struct) -> dict[str, Any]:
     """All fields of a struct, those at their defaults too."""
     return {name: msgspec.to_builtins(getattr(value, name)) for name in value.__struct_fields__}
+
+
+def _nearness(run: Run | None, view: View | None) -> str:
+    """How near to each other the machines of a run are, as far as that is told."""
+    if run is None or view is None:
+        return ""
+    cluster = next((one for one in view.clusters if one.name == run.allocation.cluster), None)
+    return switches_told(cluster, run.allocation) if cluster is not None else ""

@@ -23,6 +23,8 @@ def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]
         lines.append(f"  its task wishes: {', '.join(explained.wishes)}")
     if explained.gpu_advice:
         lines.append(f"  it {explained.gpu_advice}")
+    if explained.nearness:
+        lines.append(f"  it is {explained.nearness}")
     lines += in_full(explained.reasons, name=explained.name)
     lines += standing_lines(explained.standing, terminal, now_ms)
     lines += _holders(explained, terminal, now_ms)

@@ -11,7 +11,15 @@ from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.queueing import HOSTNAME
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.place.bounded import Bounded
-from stellwerk.core.place.near import Labels, Near, Where, by_itself, own_labels
+from stellwerk.core.place.near import (
+    ON_ONE_SWITCH,
+    SWITCH,
+    Labels,
+    Near,
+    Where,
+    by_itself,
+    own_labels,
+)
 from stellwerk.core.place.rooms import ClusterRoom
 
 ACCELERATOR, PRODUCT = "stellwerk/accelerator", "nvidia.com/gpu.product"
@@ -23,6 +31,12 @@ class ByFlavor:
     def __init__(self, bounded: Bounded) -> None:
         self._whole = bounded
         self._known: dict[Where, tuple[Bounded, list[ClusterRoom]]] = {}
+
+    @property
+    def knows_switches(self) -> bool:
+        """Whether a node says at which switch it is."""
+        clusters = (room.cluster for room in self._whole.rooms)
+        return any(_stands_at(SWITCH, cluster.nodes[:1]) for cluster in clusters)
 
     def bounded(self, where: Where) -> Bounded:
         """The same bounds on the rooms that carry the labels."""
@@ -43,7 +57,7 @@ class ByFlavor:
         for room in self._whole.rooms:
             lacking = _lacking(room, labels)
             if not lacking and (room.cluster.nodes or _carried_by(room.cluster, labels)):
-                found.append(room if where.near is None else _part(room, where, ()))
+                found.append(room if not _bounds(where, room) else _part(room, where, ()))
             elif 0 < len(lacking) < len(room.cluster.nodes):
                 found.append(_part(room, where, lacking))
         return [one for one in found if where.near is None or one.free.nodes]
@@ -53,10 +67,27 @@ ANYWHERE = Where()
 
 
 def unbound(by_flavor: ByFlavor, shape: Shape) -> Bounded:
-    """The bounds for a shape that no quota binds: it may ask for nearness all the same."""
+    """The bounds for a shape that no quota binds: it may ask for nearness all the same.
+
+    A gang that doesn't is put onto one switch where it is told which nodes are on one.
+    """
     if shape.topology is None:
-        return by_flavor.bounded(ANYWHERE)
+        wishes = shape.num_nodes > 1 and by_flavor.knows_switches
+        return by_flavor.bounded(Where((), ON_ONE_SWITCH) if wishes else ANYWHERE)
     return by_flavor.bounded(Where((), by_itself(shape.topology)))
+
+
+def _bounds(where: Where, room: ClusterRoom) -> bool:
+    """Whether the nodes of a room are chosen by how near they are to each other."""
+    near = where.near
+    return near is not None and (
+        not near.where_told or _stands_at(near.asked.level, room.cluster.nodes)
+    )
+
+
+def _stands_at(level: str, nodes: tuple[Node, ...]) -> bool:
+    """Whether all of some nodes, and there are some, say where they stand at a level."""
+    return bool(nodes) and all(level in node.domains for node in nodes)
 
 
 def _part(room: ClusterRoom, where: Where, lacking: tuple[str, ...]) -> ClusterRoom:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.queueing import HOSTNAME
-from stellwerk.core.model.resources import NodeAllocation
+from stellwerk.core.model.resources import Allocation, NodeAllocation
 from stellwerk.core.queue.topology import Domains, NoPlace, Values
 
 CLUSTER, DRIVER = "stellwerk/cluster", "stellwerk/driver"
@@ -23,16 +23,25 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Nearness(NamedTuple):
-    """The levels of a topology, from the widest to the narrowest, and what is asked of them."""
+    """The levels of a topology, from the widest to the narrowest, and what is asked of them.
+
+    With ``where_told`` it bounds no cluster of which a node doesn't say where it stands.
+    """
 
     levels: tuple[str, ...]
     asked: TopologyRequest
+    where_told: bool = False
 
 
 def by_itself(asked: TopologyRequest) -> Nearness:
     """What is asked where no topology says of which levels: those that are named, and hosts."""
     named = (asked.level, asked.slice_level, HOSTNAME)
     return Nearness(tuple(dict.fromkeys(one for one in named if one)), asked)
+
+
+SWITCH = "switch"
+ON_ONE_SWITCH = Nearness((SWITCH, HOSTNAME), TopologyRequest("preferred", SWITCH), where_told=True)
+"""What a gang gets that asks for nothing: the nodes of one switch if they do, else of few."""
 
 
 class Where(NamedTuple):
@@ -52,6 +61,21 @@ def value_of(node: Node, own: dict[str, str], key: str) -> str | None:
     if key == HOSTNAME:
         return node.name
     return node.domains.get(key, own.get(key))
+
+
+def switches_told(cluster: Cluster, allocation: Allocation) -> str:
+    """At which switches the nodes of a gang are; "" where that isn't known of all, or it is one."""
+    stand = {node.name: node.domains.get(SWITCH, "") for node in cluster.nodes}
+    counts: dict[str, int] = {}
+    for part in allocation.nodes:
+        switch = stand.get(part.node, "")
+        counts[switch] = counts.get(switch, 0) + 1
+    if "" in counts or len(allocation.nodes) < 2:
+        return ""
+    if len(counts) == 1:
+        return f"on one switch, {next(iter(counts))}"
+    each = ", ".join(f"{count} on {name}" for name, count in counts.items())
+    return f"over {len(counts)} switches ({each}): none had room for all of it"
 
 
 class Near:

@@ -1,4 +1,7 @@
-"""Reads how a machine is named: `user@host:port`, or a name from the user's SSH configuration."""
+"""Reads how a machine is named: `user@host:port`, or a name from the user's SSH configuration.
+
+Behind it may stand where it is in its room: `pc01 switch=sw1 rack=r2`.
+"""
 
 import re
 
@@ -8,6 +11,7 @@ from msgspec.structs import replace
 from stellwerk.core.model.errors import Problem, StellwerkError
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
+_LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9._:%-]{0,252}")
 
 
@@ -17,7 +21,7 @@ class Host(Struct, frozen=True, omit_defaults=True):
 
     ``python`` is the interpreter to use there ("" = found), ``folder`` where everything lies there
     ("" = found), ``node`` its name as a node, ``identity_file`` the key that opens
-    it ("" = those of the SSH configuration).
+    it ("" = those of the SSH configuration). ``domains`` says where it stands, by level.
     """
 
     host: str
@@ -27,6 +31,7 @@ class Host(Struct, frozen=True, omit_defaults=True):
     folder: str = ""
     node: str = ""
     identity_file: str = ""
+    domains: dict[str, str] = {}
 
     def __str__(self) -> str:
         name = f"[{self.host}]" if ":" in self.host else self.host
@@ -42,7 +47,8 @@ class Host(Struct, frozen=True, omit_defaults=True):
 
 def read_host(text: str, *, python: str = "", folder: str = "") -> Host:
     """Reads one; raises StellwerkError `ssh/host`."""
-    user, mark, rest = text.strip().rpartition("@")
+    text, *places = text.split() or [""]
+    user, mark, rest = text.rpartition("@")
     host, port_text = _split_port(rest)
     good_user = not mark or _USER.fullmatch(user) is not None
     port = int(port_text) if port_text.isdecimal() and len(port_text) < 6 else -1
@@ -57,7 +63,16 @@ def read_host(text: str, *, python: str = "", folder: str = "") -> Host:
             raise StellwerkError(
                 [Problem("ssh/host", message, "write a path like /opt/py/bin/python3")]
             )
-    return Host(host, user, port, python, folder)
+    return Host(host, user, port, python, folder, domains=dict(map(_read_place, places)))
+
+
+def _read_place(text: str) -> tuple[str, str]:
+    """`switch=sw1`; raises StellwerkError `ssh/host`."""
+    level, _, value = text.partition("=")
+    if _LEVEL.fullmatch(level) is None or _LEVEL.fullmatch(value) is None:
+        message = f"`{text[:120]}` doesn't say where a machine stands"
+        raise StellwerkError([Problem("ssh/host", message, "write LEVEL=NAME, as `switch=sw1`")])
+    return level, value
 
 
 def name_nodes(hosts: list[Host]) -> list[Host]:

@@ -60,7 +60,9 @@ class Machine:
         hear_parts: HearParts = no_parts,
     ) -> None:
         self.host = host
-        self.node = Node(name=host.node, cpus_milli=0, memory_bytes=0, state="unreachable")
+        self.node = Node(
+            host.node, cpus_milli=0, memory_bytes=0, state="unreachable", domains=host.domains
+        )
         self.cluster: Cluster | None = None
         self.found: JSONObject = {}
         self.trouble: DriverError | None = None
@@ -170,6 +172,7 @@ class Machine:
             name=self.host.node,
             address=str(self.found.get("address") or ""),
             note="; ".join(filter(None, notes)),
+            domains={**node.domains, **self.host.domains},
         )
 
     def _notes(self) -> list[str]:
@@ -181,6 +184,8 @@ class Machine:
             notes.append(f"its clock is {by} {way}; what it tells is put right")
         if self.found.get("no_exec"):
             notes.append(f"{self.found['home']} is mounted noexec: scripts need `bash script`")
+        if tmp := self.found.get("tmp_no_exec"):
+            notes.append(f"{tmp} is mounted noexec: what jobs build there can't be started")
         return notes
 
     def as_it_is(self) -> Node:
