@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stellwerk.cli import checks
 from stellwerk.client.fleet import ClusterView, DeviceView, NodeView
@@ -114,3 +115,25 @@ def test_clusters_of_fleet_files_alone_are_no_fault() -> None:
         "ok",
         "far, far, far and 2 more only declared: no driver here reaches them",
     )
+
+
+def test_doctor_names_each_machine_that_cannot_be_used_with_what_helps() -> None:
+    """Also where others of its room are there; what is only noted has its own remedy."""
+    down = NodeView(
+        "pc2",
+        state="unreachable",
+        note="pc2 shows another key: SHA256:x -> if it was set up anew, remove it; "
+        "if not, beware [ssh/host-key-changed]",
+    )
+    tmp = "/tmp is mounted noexec: what jobs build there can't be started"
+    hung = "GPUs can't be seen: the NVIDIA driver hangs: it gave no answer within 10 s"
+    room = [NodeView("pc1", note=f"{tmp}; {hung}"), down, replace(down, name="pc3", note="silent")]
+    found = list(checks.check_cluster(ClusterView("lab", state="ready", nodes=room)))
+    assert [(one.what, one.remedy) for one in found[1:]] == [
+        (f"lab/pc1: {tmp}; {hung}", f"{checks.REMEDIES[2][1]}; restart the machine"),
+        (
+            "lab/pc2 is unreachable: pc2 shows another key: SHA256:x [ssh/host-key-changed]",
+            "if it was set up anew, remove it; if not, beware",
+        ),
+        ("lab/pc3 is unreachable: silent", "stw clusters"),
+    ]

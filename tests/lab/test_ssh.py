@@ -252,9 +252,18 @@ def _without_our_key(room: Room) -> Computer:
     return computer
 
 
+def _without_python(room: Room) -> Computer:
+    """Whose path has a shell and little else."""
+    computer = _with("export PATH=~/few\n")(room)
+    (computer.home / "few").mkdir()
+    (computer.home / "few" / "sh").symlink_to("/bin/sh")
+    return computer
+
+
 @pytest.mark.parametrize(
     ("make", "code"),
     [
+        (_without_python, "ssh/no-python"),
         (lambda room: room.add(), "ssh/host-key-unknown"),
         (_with_another_key, "ssh/host-key-changed"),
         (_without_our_key, "ssh/auth-failed"),
@@ -262,7 +271,7 @@ def _without_our_key(room: Room) -> Computer:
         (_with("", "MaxSessions 0"), "ssh/max-sessions"),
         (lambda room: room.add(on=False), "ssh/refused"),
     ],
-    ids=["unknown-key", "changed-key", "no-key", "rc-exits", "no-sessions", "no-sshd"],
+    ids=["no-python", "unknown-key", "changed-key", "no-key", "rc-exits", "no-sessions", "no-sshd"],
 )
 def test_each_trouble_has_its_own_name(
     room: Room, person: Person, make: Trouble, code: str
@@ -286,6 +295,33 @@ def test_a_full_disk_and_a_mount_without_programs_are_named(room: Room, person: 
     assert "is mounted noexec" in said
     person.task("cat data.txt", cluster="bare")
     person.reaches("job", "Succeeded")
+
+
+def test_the_doctor_says_what_is_wrong_with_each_machine(room: Room, person: Person) -> None:
+    """Of a room whose machines were fine once: why each can't be used now, and what helps."""
+    bare = f"{room.folder}/m{len(room.computers) + 1}/small"
+    hosts = [room.add(small="noexec", env={"TMPDIR": bare}), room.add(), room.add()]
+    room.trust(*hosts)
+    person.stw("cluster", "add", "odd", *(f"--host={host}" for host in hosts))
+    hosts[1].new_host_key()
+    (hosts[2].home / ".ssh" / "authorized_keys").write_text("")
+    for host in hosts[1:]:
+        host.restart_sshd()
+
+    expected = (
+        f"{bare} is mounted noexec: what jobs build there can't be started   -> set TMPDIR",
+        "[ssh/host-key-changed]   -> if it was set up anew",
+        "[ssh/auth-failed]   -> make `ssh ada@",
+    )
+
+    def all_told() -> bool:
+        lines = person.stw("doctor", code=None).splitlines()
+        return all(
+            any(f" odd/{host.address}" in line and words in line for line in lines)
+            for host, words in zip(hosts, expected, strict=True)
+        )
+
+    wait_until(all_told, "each is named, with what helps", PATIENCE_S)
 
 
 def test_start_up_files_may_print(room: Room, person: Person) -> None:

@@ -26,6 +26,13 @@ DAY_MS = 86_400_000
 ENDS_THAT_TELL = 30
 LEAST_WITHIN_P90 = 75
 LOG_LOOKED_AT = 2**20
+REMEDIES = (
+    ("its clock is ", "set its clock: timedatectl set-ntp true"),
+    (" is mounted noexec: scripts", "write `bash script`, or add it anew with `--folder PATH`"),
+    (" is mounted noexec: what jobs", "set TMPDIR in the task's `envs`, or in ~/.bashrc there"),
+    ("the NVIDIA driver hangs", "restart the machine"),
+)
+"""What helps with what is noted of machines that are used all the same."""
 NETWORK_FILE_SYSTEMS = (
     "nfs",
     "cifs",
@@ -232,13 +239,8 @@ def check_cluster(cluster: ClusterView) -> Iterator[Check]:
         return
     if cluster.state == "ready":
         yield Check("ok", f"{cluster.name} is ready: {free(cluster)} free")
-    else:
-        notes = "; ".join(node.note for node in cluster.nodes if node.note)
-        yield Check(
-            "warn",
-            f"{cluster.name} is {cluster.state}" + (f": {notes}" if notes else ""),
-            "stw clusters",
-        )
+    elif not any(node.note and not _is_used(cluster, node) for node in cluster.nodes):
+        yield Check("warn", f"{cluster.name} is {cluster.state}", "stw clusters")
     if cluster.facts_age_ms is not None and cluster.facts_age_ms > OLD_FACTS_MS:
         yield Check(
             "warn",
@@ -252,14 +254,20 @@ def check_cluster(cluster: ClusterView) -> Iterator[Check]:
 def check_node(cluster: ClusterView, node: NodeView) -> Iterator[Check]:
     """What is to be said of a machine that is used, and of its GPUs."""
     place = f"{cluster.name}/{node.name}"
-    if node.state == "ready":
+    if _is_used(cluster, node):
         notes = [one for one in node.note.split("; ") if one and " gets nothing new: " not in one]
-        if cluster.state == "ready" and notes:
-            yield Check("warn", f"{place}: {'; '.join(notes)}", "stw clusters")
+        if notes:
+            yield Check("warn", f"{place}: {'; '.join(notes)}", _remedy_of(node.note))
         if 0 < node.disk_bytes < LEAST_DISK_THERE:
             left = f"only {size(node.disk_bytes)} are left where runs write"
             remedy = "make room there (`stw gc`), or add it anew with another `--folder`"
             yield Check("warn", f"{place}: {left}", remedy)
+    elif node.note:
+        what, remedy = said_of(node.note)
+        state = f"{place} is {node.state}"
+        if len(cluster.nodes) == 1:
+            state = f"{cluster.name} is {cluster.state}"
+        yield Check("warn", f"{state}: {what}", remedy or "stw clusters")
     for device in node.devices:
         if device.fault:
             what, _, remedy = device.fault.partition(": ")
@@ -271,6 +279,22 @@ def check_node(cluster: ClusterView, node: NodeView) -> Iterator[Check]:
                 f"{device.index} are held by processes outside Stellwerk",
                 "stw gpu",
             )
+
+
+def _is_used(cluster: ClusterView, node: NodeView) -> bool:
+    """Whether work goes to a machine; that of a cluster of one is as its cluster is."""
+    return node.state == "ready" and (cluster.state == "ready" or len(cluster.nodes) > 1)
+
+
+def said_of(note: str) -> tuple[str, str]:
+    """What a driver says of a machine that can't be used, with its code, and what to do."""
+    text, mark, code = note.rpartition(" [")
+    what, _, remedy = (text if mark else note).partition(" -> ")
+    return what + mark + code if mark else what, remedy
+
+
+def _remedy_of(note: str) -> str:
+    return "; ".join(remedy for mark, remedy in REMEDIES if mark in note) or "stw clusters"
 
 
 def file_system_of(path: str) -> str:

@@ -182,12 +182,21 @@ def home_of(key: str, folder: str = "") -> str:
     raise Refused("no-local-disk", message, final=True)
 
 
+def _no_programs_in(place: str) -> str:
+    """A folder in which nothing can be started; "" where that can be, or isn't known."""
+    try:
+        return place if os.statvfs(place).f_flag & os.ST_NOEXEC else ""
+    except OSError:
+        return ""
+
+
 def _found(home: str) -> JSONObject:
     return {
         "home": home,
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
         "no_exec": bool(os.statvfs(home).f_flag & os.ST_NOEXEC),
+        "tmp_no_exec": _no_programs_in(os.environ.get("TMPDIR") or "/tmp"),  # noqa: S108
         "now_ms": now_ms(),
         "machine_id": machine_id() or os.uname().nodename,
         "boot_id": boot_id(),

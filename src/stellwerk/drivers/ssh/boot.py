@@ -40,6 +40,12 @@ def kind_of(path):
                 found = (point, words[words.index("-") + 1])
     return found[1]
 far = ("nfs", "cifs", "smb", "afs", "lustre", "beegfs", "gpfs", "ceph", "fuse.sshfs", "9p", "glust")
+def no_programs_in_tmp():
+    place = os.environ.get("TMPDIR") or "/tmp"
+    try:
+        return place if os.statvfs(place).f_flag & 8 else ""
+    except OSError:
+        return ""
 machine = first_line("/etc/machine-id") or os.uname().nodename
 state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
 rest = os.path.join(machine[:12], key)
@@ -75,7 +81,8 @@ except OSError as error:
     failed(error)
 need = not (os.path.exists(build) and os.path.getsize(build) == int(size))
 say(need=need, home=home, python="%d.%d.%d" % sys.version_info[:3], executable=sys.executable,
-    no_exec=bool(os.statvfs(home).f_flag & 8), now_ms=int(time.time() * 1000), machine_id=machine,
+    no_exec=bool(os.statvfs(home).f_flag & 8), tmp_no_exec=no_programs_in_tmp(),
+    now_ms=int(time.time() * 1000), machine_id=machine,
     boot_id=first_line("/proc/sys/kernel/random/boot_id"))
 if need:
     import hashlib

@@ -20,7 +20,7 @@ class SshTrouble(DriverError):
     """A machine can't be worked with now; ``remedy`` says what may help."""
 
     def __init__(self, code: str, message: str, remedy: str, **more: Any) -> None:
-        told = f"{message}; {remedy}" if remedy else message
+        told = f"{message} -> {remedy}" if remedy else message
         super().__init__(f"ssh/{code}", f"{told} [ssh/{code}]", final=False)
         self.plain = message
         self.remedy = remedy
