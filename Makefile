@@ -2,6 +2,7 @@
 # make test    makes the environment, checks the code and runs the tests
 # make lint    ruff, mypy strict and the import contracts alone
 # make lab     tests against real engines, as far as this machine has them
+# make gpu     tries GPU memory on a machine with an NVIDIA GPU, in four minutes at most
 # make format  lets ruff lay out the code and mend what it can
 # make pins    writes constraints.txt anew from pyproject.toml
 # make clean   removes the environment and every cache
