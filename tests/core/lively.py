@@ -14,7 +14,7 @@ from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.queueing import CheckRule, Cohort
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.reports import ClusterReport, Reachability, Report, RuleHeld
+from stellwerk.core.model.reports import ClusterReport, CopyTimed, Reachability, Report, RuleHeld
 from stellwerk.core.model.reservations import Holder, Span, Wanted
 from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.wishes import Wishes
@@ -125,6 +125,10 @@ def _change_reservations(hall: Hall, dice: random.Random) -> None:
         wanted = Wanted(nodes=1, clusters=("room",))
         hall.command(cmd.MakeReservation("exam", Holder("person", "ada"), wanted, (span,)))
     hall.fold(due(hall.state, hall.now_ms))
+    for key in sorted(hall.running()):
+        run = hall.workload(key).runs[-1]
+        copy_ms = dice.choice((2_000, 60_000))
+        hall.report(CopyTimed(run.allocation.cluster, run.id, run.generation, 9, copy_ms))
 
 
 BOUND = a_shape(a_request(cpus=1), placement="lab/p1")

@@ -9,7 +9,7 @@ from stellwerk.core.model.actions import ClaimRoom
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.limits import LEAST_RUN_MS, Limits
 from stellwerk.core.model.queueing import Preemption
-from stellwerk.core.model.reports import Reachability
+from stellwerk.core.model.reports import CopyTimed, Reachability
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.state import State, fold
@@ -290,3 +290,71 @@ def test_how_long_a_run_is_spared_and_for_how_many_others_stop_are_settings() ->
     assert victims_of(hall) == []
     hall.viewer, hall.memory = Viewer(hall.state, Limits(least_run_ms=60_000)), Memory()
     assert victims_of(hall) == [low]
+
+
+def would_stop(hall: Hall) -> list[WorkloadId]:
+    """Who would be stopped in the next cycle."""
+    claims = [one for one in hall.plan().actions if isinstance(one, ClaimRoom)]
+    return [stop.workload for claim in claims for stop in claim.stops]
+
+
+def test_who_saved_lately_loses_less_than_who_began_lately() -> None:
+    """The age of the last checkpoint counts, and what moving it takes; both come from reports."""
+    hall = a_hall(a_queue("team", 4))
+    saved = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, saved)
+    hall.now_ms += 3_600_000
+    young = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, young)
+    hall.now_ms += 600_000
+
+    def copied(copy_ms: int) -> list[ev.Event]:
+        one = hall.workload(saved).runs[-1]
+        return hall.report(CopyTimed("lab", one.id, one.generation, 10, copy_ms))
+
+    noted = [event for event in copied(1_000) if isinstance(event, ev.CheckpointNoted)]
+    assert [one.saved_ms for one in noted] == [hall.now_ms - 1_000]
+    assert not copied(1_000), "what is hardly newer isn't noted"
+    hall.submit(TWO, queue="team", priority=5)
+    assert would_stop(hall) == [saved]
+    copied(900_000)
+    assert would_stop(hall) == [young], "moving it costs more than the other's work is worth"
+
+
+def test_so_often_a_day_is_a_workload_stopped_and_so_many_an_hour_on_a_cluster() -> None:
+    """After that it is spared, or nobody is stopped there, until the time is over."""
+    hall = a_hall(a_queue("team", 2))
+    hall.viewer = Viewer(hall.state, Limits(stops_per_day=1))
+    low = hall.submit(TWO, queue="team")
+    hall.settle()
+    run(hall, low)
+    hall.now_ms += LEAST_RUN_MS
+    first = hall.submit(TWO, queue="team", priority=5)
+    hall.settle()
+    told_ms = hall.now_ms
+    hall.end(low, RunEnd(how="exited", code=85, put_back=True, checkpointed=True))
+    assert hall.settle() == [first]
+    hall.end(first)
+    assert hall.settle() == [low]
+    run(hall, low)
+    hall.now_ms += 3_600_000
+    hall.submit(TWO, queue="team", priority=5)
+    assert would_stop(hall) == []
+    hall.now_ms = told_ms + 86_400_000
+    assert would_stop(hall) == [low]
+    hall.viewer, hall.memory = Viewer(hall.state, Limits(stops_per_hour=1)), Memory()
+    assert would_stop(hall) == [low], "the one before was more than an hour ago"
+    hall.settle()
+    hall.end(low, RunEnd(how="exited", code=85, put_back=True, checkpointed=True))
+    [second] = hall.settle()
+    run(hall, second)
+    hall.now_ms += LEAST_RUN_MS
+    hall.submit(TWO, queue="team", priority=9)
+    where = hall.workload(second).runs[-1].allocation.cluster
+    told_ms = hall.state.stopped[where][-1]
+    assert would_stop(hall) == []
+    assert hall.plan().wake_at_ms <= told_ms + 3_600_000
+    hall.now_ms = told_ms + 3_600_000
+    assert would_stop(hall) == [second]

@@ -26,7 +26,8 @@ Standing = Literal["leaves", "may be stopped", "not yet", "may not be stopped"]
 class Contender(Struct, frozen=True, omit_defaults=True):
     """A run that holds what is lacking, how much, and whether it may be stopped for it.
 
-    ``until_ms`` is from when on it may be, where only time keeps it.
+    ``until_ms`` is from when on it may be, where only time keeps it. ``lost_ms`` is what would be
+    lost: the time since its last checkpoint, and that of moving it, times its devices.
     """
 
     workload: WorkloadId
@@ -38,6 +39,7 @@ class Contender(Struct, frozen=True, omit_defaults=True):
     standing: Standing
     why: str
     until_ms: int = 0
+    lost_ms: int = 0
 
 
 class Asking(NamedTuple):
@@ -75,7 +77,7 @@ def contenders_of(asking: Asking) -> tuple[Contender, ...]:
         found.append(
             Contender(
                 held.workload, held.run, held.name, one.queue.name, one.priority, holds,
-                refusal.standing, refusal.why, refusal.until_ms,
+                refusal.standing, refusal.why, refusal.until_ms, held.lost_ms(asking.now_ms),
             )
         )  # fmt: skip
     order = ("leaves", "may be stopped", "not yet", "may not be stopped")
@@ -112,7 +114,9 @@ def _refusal(asking: Asking, need: Need, one: Holder) -> _Refusal | None:
     if one.spared:
         until_ms = held.spared_until_ms
         why = "a run is spared at first, so that it gets something done"
-        if held.protected_ms:
+        if until_ms == held.rests_ms:
+            why = "it was stopped for others as often as a workload may be in a day"
+        elif held.protected_ms:
             why = "it is protected until then, as was asked for when it was submitted"
         return _Refusal("not yet", why, until_ms)
     return None

@@ -8,7 +8,6 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from stellwerk.core.checks import on_set_check, rejected
-from stellwerk.core.draining import on_drain, on_remove, on_resume
 from stellwerk.core.gates import on_submit
 from stellwerk.core.model import actions as act
 from stellwerk.core.model import commands as cmd
@@ -18,17 +17,15 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload, took_ms
+from stellwerk.core.of_no_workload import on_command_of_none
 from stellwerk.core.place.candidates import serves
-from stellwerk.core.queueing_objects import on_apply as on_apply_queues
-from stellwerk.core.queueing_objects import on_delete as on_delete_objects
 from stellwerk.core.recover.blame import blame, quarantine
 from stellwerk.core.recover.outcome import max_exec, node_of, outcome
-from stellwerk.core.reservations import on_cancel, on_make
-from stellwerk.core.standing import on_apply, on_delete
 from stellwerk.core.state import State
 
 PROGRESS = {"Starting": 0, "SettingUp": 1, "Running": 2, "Stopping": 3, "Ended": 4}
 
+NOTED_MS = 5 * 60_000
 MATERIAL_COPY_MS = 1_000
 """What a copy takes is a new fact where it has changed by so much."""
 
@@ -39,26 +36,8 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         if command.id in state.workloads:
             return []
         return [on_submit(state, command, actor)]
-    if isinstance(command, cmd.ResumeNode):
-        return on_resume(state, cmd.ResumeCluster(command.cluster, (command.node,)))
-    if isinstance(command, cmd.ResumeCluster):
-        return on_resume(state, command)
-    if isinstance(command, cmd.DrainCluster):
-        return on_drain(state, command)
-    if isinstance(command, cmd.RemoveCluster):
-        return on_remove(state, command)
-    if isinstance(command, cmd.ApplyFleet):
-        return on_apply(state, command)
-    if isinstance(command, cmd.DeletePlacement):
-        return on_delete(state, command)
-    if isinstance(command, cmd.ApplyQueues):
-        return on_apply_queues(state, command)
-    if isinstance(command, cmd.MakeReservation):
-        return on_make(state, command, actor)
-    if isinstance(command, cmd.CancelReservation):
-        return on_cancel(state, command)
-    if isinstance(command, cmd.DeleteQueueObjects):
-        return on_delete_objects(state, command)
+    if isinstance(command, cmd.OfNoWorkload):
+        return on_command_of_none(state, command, actor)
     if isinstance(command, cmd.SetCheck):
         return on_set_check(state, command)
     workload = state.workloads.get(command.id)
@@ -134,7 +113,7 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
             run = _live(state, report.run, report.generation)
             return [] if run is None or run.notice else [ev.RunWarned(run.id, report.reason)]
         case rep.CopyTimed():
-            return _on_copy_timed(state, report)
+            return _on_copy_timed(state, report, now_ms)
         case rep.Inventory() | rep.RunSample():
             return []
         case rep.Reachability():
@@ -211,15 +190,21 @@ def _on_rule_held(state: State, report: rep.RuleHeld) -> list[ev.Event]:
     return [ev.NoticeGiven(run.id, "abort", grace_ms, report.reason, run.copy_ms)]
 
 
-def _on_copy_timed(state: State, report: rep.CopyTimed) -> list[ev.Event]:
-    """Notes how long a copy takes where that has changed by a quarter, and by a second."""
+def _on_copy_timed(state: State, report: rep.CopyTimed, now_ms: int) -> list[ev.Event]:
+    """Notes how long a copy takes where that has changed by a quarter, and by a second; and that
+    there is a checkpoint that is newer by minutes than the last one that was noted.
+    """
     run = _live(state, report.run, report.generation)
     if run is None:
         return []
+    saved_ms = now_ms - report.copy_ms
+    noted: list[ev.Event] = []
+    if saved_ms >= max(run.saved_ms, run.started_ms or run.planned_ms) + NOTED_MS:
+        noted.append(ev.CheckpointNoted(run.id, saved_ms))
     change_ms = abs(report.copy_ms - run.copy_ms)
     if change_ms < max(MATERIAL_COPY_MS, run.copy_ms // 4):
-        return []
-    return [ev.CopyTimeLearned(run.id, report.bytes, report.copy_ms)]
+        return noted
+    return [ev.CopyTimeLearned(run.id, report.bytes, report.copy_ms), *noted]
 
 
 def live_runs(state: State, cluster: str) -> list[Run]:

@@ -20,9 +20,10 @@ from stellwerk.core.place.decide import Chosen, chosen, rank
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.keeping import Keeping, Kept
 from stellwerk.core.place.limited import Limited, charged
-from stellwerk.core.place.preempting import drained, is_free, promise
+from stellwerk.core.place.preempting import Churn, drained, is_free, promise
 from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, quotas_of
 from stellwerk.core.place.rooms import Memory
+from stellwerk.core.place.staying import stayed
 from stellwerk.core.place.telling import Telling
 from stellwerk.core.place.turns import Turns
 from stellwerk.core.queue.entries import QueueState
@@ -80,6 +81,7 @@ class _Cycle:
         self.quotas = quotas_of(view, memory, self.bounded)
         self.claimed: dict[WorkloadId, None] = {}
         self.promises = 0
+        self.churn = Churn(view)
         self.searched: dict[ShapeId, None] = {}
         self.by_name = {room.cluster.name: room for room in self.rooms}
         self.versions = {part.cluster.name: part.version for part in view.clusters}
@@ -170,7 +172,7 @@ class _Cycle:
                 return True
             quotas.note(queue, head, shape.id, room_state)
         self.blocked[shape.id] = None
-        overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
+        overtaken = self._is_overtaken(head)
         allowed = quotas.wheres(queue, shape)[:1]
         if quotas.keep(queue, shape, overtaken=overtaken):
             for where in allowed:
@@ -209,7 +211,8 @@ class _Cycle:
 
     def _promise(self, quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView) -> bool:
         """Stops others for a workload, if it then really starts."""
-        found = promise(quotas, queue, head, shape, self._inputs(shape.id))
+        inputs = self._inputs(shape.id)
+        found = promise(quotas, queue, head, shape, inputs, self.churn)
         if found is None:
             return False
         claim = ClaimRoom(
@@ -304,8 +307,12 @@ class _Cycle:
         holding: Holding | None,
         lenders: Lenders | None = None,
     ) -> None:
-        allocation = charged(decided.allocation, shape.shape)
-        cluster = allocation.cluster
+        cluster, given = decided.allocation.cluster, decided.allocation
+        if head.last is not None and head.last.holding == holding and not lenders:
+            room, alternative = self.by_name[cluster].open, given.alternative
+            nodes = stayed(given.nodes, head.last, room, shape.shape, alternative)
+            given = replace(given, nodes=nodes)
+        allocation = charged(given, shape.shape)
         if lenders and cluster in lenders:
             queue = shape.shape.queue
             allocation = self.keeping.marked(allocation, lenders[cluster], head, queue)
@@ -339,13 +346,17 @@ class _Cycle:
 
     def _keep_room(self, head: Head, shape: ShapeView, bounded: Bounded) -> None:
         """Keeps what a workload that was overtaken long enough needs, where it is nearest."""
-        overtaken = self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
         full = len(self.keeping.kept) >= KEPT_AT_ONCE
-        if not overtaken or full or bounded.limited.full(shape.shape):
+        if not self._is_overtaken(head) or full or bounded.limited.full(shape.shape):
             return
         kept = self.keeping.keep(head, shape, bounded)
         if kept is not None:
             self._changes(kept.cluster, kept.parts)
+
+    def _is_overtaken(self, head: Head) -> bool:
+        """Whether it has waited long enough; one that has lost a machine keeps its others."""
+        repairs = head.last is not None and head.last.repairs
+        return repairs or self.view.now_ms - head.queued_ms >= OVERTAKEN_MS
 
     def told(self) -> tuple[list[Action], list[Decision]]:
         """Tells the reasons of shapes that wait, where they differ in kind from those told before.

@@ -15,6 +15,7 @@ from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest, workloa
 from stellwerk.core.model.lengths import Begun, Sketch, Work
 from stellwerk.core.model.limits import NO_LIMITS, Limits
 from stellwerk.core.model.own import OwnDecided
+from stellwerk.core.model.past import LastPlace, last_place
 from stellwerk.core.model.queueing import ClusterQueue, QueueObjects
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.reservations import Reservation
@@ -27,6 +28,7 @@ from stellwerk.core.state import State, Waits
 HEADS = 256
 """Waiting workloads of one shape that one cycle looks at."""
 
+DAY_MS = 86_400_000
 SHAPES_KEPT = 256
 """Views of shapes that nobody waits for, kept until there are more of them than of others."""
 
@@ -37,7 +39,8 @@ NOBODYS = Work("", "", "", "")
 class Head(Struct, frozen=True):
     """A waiting workload as the plan sees it. ``limit_ms`` ends its run in any case (0: nothing
     does), grace and all; ``work`` is what its length is known by. ``goes_on``: stopped, it goes on
-    from what it saves in ``grace_ms``; but not in the first ``protected_ms``.
+    from what it saves in ``grace_ms``; but not in the first ``protected_ms``. ``last`` is where a
+    gang was before.
     """
 
     id: WorkloadId
@@ -51,6 +54,7 @@ class Head(Struct, frozen=True):
     grace_ms: int = 0
     goes_on: bool = False
     protected_ms: int = 0
+    last: LastPlace | None = None
 
 
 class ShapeView(Struct, frozen=True):
@@ -132,6 +136,7 @@ class View(Struct, frozen=True):
     lengths: dict[str, Sketch] = {}
     reservations: tuple[Reservation, ...] = ()
     past_use: dict[str, dict[str, float]] = {}
+    stopped: dict[str, tuple[int, ...]] = {}
 
 
 def head_of(workload: Workload) -> Head:
@@ -149,6 +154,7 @@ def head_of(workload: Workload) -> Head:
         grace_ms=policies.grace_ms,
         goes_on=policies.goes_on,
         protected_ms=policies.protected_ms,
+        last=last_place(workload) if workload.runs else None,
     )
 
 
@@ -203,6 +209,7 @@ class Viewer:
             lengths=self._past_lengths(),
             past_use=state.past_use.at(now_ms, queueing.settings.past_use if queueing else None),
             reservations=state.reservations.all(),
+            stopped={name: tuple(times) for name, times in state.stopped.items()},
         )
 
     def _past_lengths(self) -> dict[str, Sketch]:
@@ -254,7 +261,7 @@ class Viewer:
             holding=run.holding,
             allocation=run.allocation,
             planned_ms=run.planned_ms,
-            since_ms=run.started_ms or run.planned_ms,
+            since_ms=max(run.saved_ms, run.started_ms or run.planned_ms),
             grace_ms=workload.policies.grace_ms,
             leaving=stopping and run.reachable,
             stuck=not run.reachable,
@@ -263,7 +270,14 @@ class Viewer:
             began_ms=run.started_ms or run.planned_ms,
             protected_ms=workload.policies.protected_ms,
             copy_ms=run.copy_ms,
+            rests_ms=self._rests_ms(workload),
         )
+
+    def _rests_ms(self, workload: Workload) -> int:
+        """Until when a workload isn't stopped again, having been so often enough for a day."""
+        most = self._limits.stops_per_day
+        told = [one.notice_ms for one in workload.runs if one.notice == "preempt"]
+        return told[-most] + DAY_MS if 0 < most <= len(told) else 0
 
     def _claims(self) -> tuple[ClaimView, ...]:
         """Who was promised a place, in the order of the promises."""

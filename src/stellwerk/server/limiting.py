@@ -45,6 +45,8 @@ def people_of(settings: Settings, uid: int, group: str) -> People:
             projects=projects,
             least_run_ms=1000 * settings.number("preemption_min_runtime_s"),
             promises=settings.number("preemptions_at_once"),
+            stops_per_day=settings.number("preemptions_per_day"),
+            stops_per_hour=settings.number("preemptions_per_hour"),
             protected_ms=1000 * settings.number("protected_max_s"),
             protected_gpus=settings.number("protected_gpus"),
         ),

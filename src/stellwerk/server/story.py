@@ -5,6 +5,7 @@ from typing import assert_never
 
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.catalogue import render
+from stellwerk.core.model.draining import moment
 from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.reasons import Reason
 from stellwerk.server.models import Moment
@@ -87,6 +88,7 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             | ev.RunProgressed()
             | ev.NoticeGiven()
             | ev.CopyTimeLearned()
+            | ev.CheckpointNoted()
             | ev.NoticeWithdrawn()
             | ev.RunWarned()
             | ev.ReachabilityChanged()
@@ -132,6 +134,7 @@ RunEvent = (
     | ev.RunProgressed
     | ev.NoticeGiven
     | ev.CopyTimeLearned
+    | ev.CheckpointNoted
     | ev.NoticeWithdrawn
     | ev.RunWarned
     | ev.ReachabilityChanged
@@ -161,6 +164,8 @@ def _run_sentence(event: RunEvent) -> str:
         case ev.CopyTimeLearned():
             told = f"a checkpoint of run {number} ({show_bytes(event.bytes)})"
             return f"{told} takes {_about(event.copy_ms)} to be copied"
+        case ev.CheckpointNoted():
+            return f"run {number} has a checkpoint of {moment(event.saved_ms)}"
         case ev.NoticeWithdrawn():
             return f"run {number} need not stop any more"
         case ev.RunWarned():

@@ -141,6 +141,13 @@ class CopyTimeLearned(Struct, frozen=True, tag="copy-time-learned"):
     copy_ms: int
 
 
+class CheckpointNoted(Struct, frozen=True, tag="checkpoint-noted"):
+    """What a run has saved completely is as new as this, and was much older when last noted."""
+
+    run: RunId
+    saved_ms: int
+
+
 class RunWarned(Struct, frozen=True, tag="run-warned"):
     """A run does what may end it, if it goes on; nothing follows from that yet."""
 
@@ -349,6 +356,7 @@ Event = (
     | RunProgressed
     | NoticeGiven
     | CopyTimeLearned
+    | CheckpointNoted
     | NoticeWithdrawn
     | RunWarned
     | ReachabilityChanged

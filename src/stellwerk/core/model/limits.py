@@ -31,7 +31,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     """Limits of each person and each project; those named have numbers of their own.
 
     A run is spared for ``least_run_ms`` before it is stopped for others, and for at most
-    ``promises`` workloads at a time others are being stopped: both bound what is lost by it. People
+    ``promises`` workloads at a time others are being stopped; one workload is stopped so often a
+    day, and so many runs an hour on a cluster (0: any number). That bounds what is lost. People
     may protect runs for ``protected_ms`` at most, and protected work of each may ask for
     ``protected_gpus`` (0: any number).
 
@@ -44,6 +45,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     projects: dict[str, Limit] = {}
     least_run_ms: int = LEAST_RUN_MS
     promises: int = PROMISES_AT_ONCE
+    stops_per_day: int = 0
+    stops_per_hour: int = 0
     protected_ms: int = 0
     protected_gpus: int = 0
 

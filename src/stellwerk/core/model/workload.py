@@ -97,6 +97,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
 
     ``grace_ms`` is what a run that was given notice has from ``notice_ms`` on, and
     ``notice_reason`` says more than ``notice`` about why. ``holding`` is its part of quota.
+    ``saved_ms`` is how new at least its last complete checkpoint is (0: none is known of).
     ``warning`` is what it was last told may end it.
     ``copy_ms`` is what its machine is needed for after its end: a notice that its grace and this
     must fit into is given so much earlier.
@@ -120,6 +121,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     reason: Reason | None = None
     reachable: bool = True
     holding: Holding | None = None
+    saved_ms: int = 0
     copy_ms: int = 0
     warning: Reason | None = None
 

@@ -7,6 +7,7 @@ the victims hold.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -26,8 +27,9 @@ from stellwerk.core.queue.entries import QueueState
 from stellwerk.core.queue.options import Rank
 from stellwerk.core.queue.quota import Quota, as_queued
 from stellwerk.core.queue.victims import Victim
-from stellwerk.core.view import Head, ShapeView
+from stellwerk.core.view import Head, ShapeView, View
 
+HOUR_MS = 3_600_000
 PLACE_CHECKS = 100
 """So often a place is looked for while victims are chosen for one workload."""
 
@@ -39,8 +41,37 @@ class Promise(NamedTuple):
     stops: tuple[StopRun, ...]
 
 
+class Churn:
+    """How many runs may still be stopped on each cluster in this hour."""
+
+    def __init__(self, view: View) -> None:
+        self._most = view.limits.stops_per_hour
+        self._since_ms = view.now_ms - HOUR_MS
+        self._times = {
+            name: [one for one in times if one > self._since_ms]
+            for name, times in (view.stopped.items() if self._most else ())
+        }
+
+    def until_ms(self, clusters: Iterable[str]) -> int:
+        """When so many more may be stopped there; 0 = now."""
+        if not self._most:
+            return 0
+        latest = 0
+        for name, wanted in Counter(clusters).items():
+            times = self._times.get(name, [])
+            over = len(times) + wanted - self._most
+            if over > 0:
+                latest = max(latest, times[min(over, len(times)) - 1] + HOUR_MS if times else 0)
+        return latest
+
+    def count(self, clusters: Iterable[str]) -> None:
+        """Counts those that are stopped in this cycle."""
+        for name in clusters if self._most else ():
+            self._times.setdefault(name, []).append(self._since_ms + HOUR_MS)
+
+
 def promise(
-    quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView, inputs: Inputs
+    quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView, inputs: Inputs, churn: Churn
 ) -> Promise | None:
     """Finds whom to stop for a workload that doesn't fit, by quota or by room."""
     quota, now_ms = quotas.quota, quotas.view.now_ms
@@ -61,6 +92,12 @@ def promise(
             consulted = True
             break
         if victims:
+            clusters = [quota.held[one.holder.key].allocation.cluster for one in victims]
+            until_ms = churn.until_ms(clusters)
+            if until_ms:
+                quotas.memory.recheck[shape.id] = until_ms
+                return None
+            churn.count(clusters)
             return _promise(quotas, queue, head, offer, victims, trial, inputs)
     until_ms = quota.spared_until_ms(queue, now_ms)
     if until_ms:

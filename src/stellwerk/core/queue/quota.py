@@ -40,8 +40,8 @@ class Held(Struct, frozen=True):
 
     ``since_ms`` is from when on stopping it throws work away: since its last checkpoint, or else
     since it ``began_ms``. It was promised to run for ``protected_ms``, and moving what it saved
-    takes it ``copy_ms``. ``leaving`` = it has notice, and can
-    be reached; ``stuck`` = it can't be, so nobody knows whether it will go.
+    takes it ``copy_ms``. Until ``rests_ms`` it was stopped often enough. ``leaving`` = it has
+    notice, and can be reached; ``stuck`` = it can't be, so nobody knows whether it will go.
     """
 
     workload: WorkloadId
@@ -63,13 +63,18 @@ class Held(Struct, frozen=True):
     began_ms: int = 0
     protected_ms: int = 0
     copy_ms: int = 0
+    rests_ms: int = 0
 
     @property
     def spared_until_ms(self) -> int:
         """Until when it isn't stopped for others."""
         began_ms = self.began_ms or self.since_ms
         least_ms = self.least_run_ms << min(self.preemptions, MOST_DOUBLINGS)
-        return began_ms + max(least_ms, self.protected_ms)
+        return max(began_ms + max(least_ms, self.protected_ms), self.rests_ms)
+
+    def lost_ms(self, now_ms: int) -> int:
+        """What is lost when it is stopped now, and spent on moving: time of all its devices."""
+        return (max(0, now_ms - self.since_ms) + self.copy_ms) * max(1, self.devices)
 
     @property
     def devices(self) -> int:
@@ -85,6 +90,7 @@ class Held(Struct, frozen=True):
             and self.stuck == other.stuck
             and self.preemptions == other.preemptions
             and self.since_ms == other.since_ms
+            and self.rests_ms == other.rests_ms
         )
 
 
@@ -290,7 +296,7 @@ class Quota:
             one = self.held[key]
             until_ms = one.spared_until_ms
             holder.spared = one.stuck or until_ms > now_ms
-            holder.lost = max(0, now_ms - one.since_ms) * max(1, one.devices)
+            holder.lost = one.lost_ms(now_ms)
             if not (holder.spared or one.leaving):
                 self._open[holder.queue.node.top.key] = None
             if holder.spared and not (one.leaving or one.stuck):

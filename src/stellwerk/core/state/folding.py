@@ -236,6 +236,7 @@ RunEvent = (
     | ev.RunProgressed
     | ev.NoticeGiven
     | ev.CopyTimeLearned
+    | ev.CheckpointNoted
     | ev.NoticeWithdrawn
     | ev.RunWarned
     | ev.ReachabilityChanged
@@ -258,6 +259,8 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
                 running_ms=running,
             )
         case ev.NoticeGiven():
+            if event.why == "preempt":
+                state.note_stop(event.run, at_ms)
             workload = state.change_run(
                 event.run,
                 "Stopping",
@@ -271,6 +274,8 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
             state.tell_to_stop(workload, workload.runs[-1])
         case ev.CopyTimeLearned():
             state.change_run(event.run, None, copy_ms=event.copy_ms)
+        case ev.CheckpointNoted():
+            state.change_run(event.run, None, saved_ms=event.saved_ms)
         case ev.NoticeWithdrawn():
             run = state.workloads[workload_of(event.run)].runs[-1]
             back: Literal["Running", "SettingUp"] = "Running" if run.running_ms else "SettingUp"

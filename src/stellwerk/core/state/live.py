@@ -43,6 +43,8 @@ from stellwerk.core.state.reservations import Reservations
 from stellwerk.core.state.shapes import ShapeQueue, Waits, queue_key
 from stellwerk.core.state.standing import Policies
 
+HOUR_MS = 3_600_000
+
 
 class StateImage(Struct, frozen=True):
     """All that a restart needs besides the journal's tail."""
@@ -67,6 +69,7 @@ class StateImage(Struct, frozen=True):
     spent: Spent = {}
     past_use: dict[str, Consumed] = {}
     reservations: list[Reservation] = []
+    stopped: dict[str, list[int]] = {}
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -79,7 +82,8 @@ class State:
     ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
     ``observed`` are the clusters as their drivers see them, ``clusters`` with quarantined and
     drained nodes marked, and sick GPUs withheld whose faults aren't ``forgiven``. ``drains`` says
-    who keeps a node, or the whole, free. ``faults`` names by node the workloads that ended there in
+    who keeps a node, or the whole, free. ``stopped`` says when, in the last hour, runs
+    of a cluster were stopped for others. ``faults`` names by node the workloads that ended there in
     a row for its fault. ``lengths`` is how long work runs, ``spent`` what of quota ended runs used.
     """
 
@@ -111,6 +115,7 @@ class State:
         self.spent: Spent = {}
         self.past_use = PastUses()
         self.reservations = Reservations()
+        self.stopped: dict[str, list[int]] = {}
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
@@ -135,6 +140,7 @@ class State:
             spent=copied(self.spent),
             past_use=dict(self.past_use.kept),
             reservations=list(self.reservations.kept.values()),
+            stopped={name: list(times) for name, times in self.stopped.items()},
         )
 
     @classmethod
@@ -162,6 +168,7 @@ class State:
         state.spent = copied(image.spent)
         state.past_use.kept = dict(image.past_use)
         state.reservations.take_over(image.reservations)
+        state.stopped = {name: list(times) for name, times in image.stopped.items()}
         return state
 
     def drain_touched(self) -> tuple[Workload, ...]:
@@ -343,6 +350,12 @@ class State:
         self.touched[workload.id] = changed
         self.quota.keep_up(changed)
         return changed
+
+    def note_stop(self, run_id: RunId, at_ms: int) -> None:
+        """Notes that a run is stopped for others: those of the last hour are known by cluster."""
+        cluster = self.workloads[workload_of(run_id)].runs[-1].allocation.cluster
+        times = [one for one in self.stopped.get(cluster, ()) if one > at_ms - HOUR_MS]
+        self.stopped[cluster] = [*times, at_ms]
 
     def change_run(self, run_id: RunId, then: Phase | None = None, **changes: object) -> Workload:
         """Changes the newest run of a workload, and its phase to ``then``."""
