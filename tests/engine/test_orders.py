@@ -42,6 +42,23 @@ def test_each_process_is_a_rank_on_its_node() -> None:
     assert (order.env["MASTER_ADDR"], order.env["WORLD_SIZE"]) == ("10.0.0.1", "4")
 
 
+@pytest.mark.parametrize(
+    ("written", "signals"),
+    [
+        ("", ()),
+        ("USR1", ((10, 86_400_000),)),
+        ("TERM, USR1@5m", ((10, 300_000), (15, 5_000))),
+    ],
+)
+def test_signals_come_in_time(written: str, signals: tuple[tuple[int, int], ...]) -> None:
+    """A single one at once; of several the last a moment before the end of the grace."""
+    label = f"labels: {{stellwerk/notice: '{written}'}}" if written else ""
+    task = read_tasks(f"run: x\nresources: {{{label}}}")
+    assert isinstance(task, Task)
+    order = build_order(a_workload(runs=(a_run(),)), a_run(), a_cluster(), 1, Launch(task))
+    assert order.term_signals == signals
+
+
 def test_a_launcher_of_its_own_is_started_once_a_node() -> None:
     """Whatever it starts is its own affair."""
     order = order_of("torchrun", "10.0.0.1", "10.0.0.2")

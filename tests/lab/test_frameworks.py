@@ -5,7 +5,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.lab.environments import TRAINER
+import pytest
+
+from tests.lab.environments import LIGHTNING, TRAINER
 from tests.lab.researcher import PROGRAMS, Researcher, losses
 
 RUN_S = 180
@@ -112,6 +114,40 @@ def test_ranks_under_torchrun_save_together(researcher: Researcher, tmp_path: Pa
     assert min(second) == max(first) + 1
     assert f"saved at step {max(first)}\n" in researcher.output("ranks", 1)
     assert same({**first, **second}, alone.losses())
+
+
+def test_the_trainers_callback_saves_and_tells(researcher: Researcher) -> None:
+    """Found by the job without being installed; what it saved is known as complete."""
+    task = researcher.program("called_back")
+    disturb(researcher, task, "called_back", step=5, grace_ms=60_000)
+    runs = researcher.json("show", "called_back")["runs"]
+    assert [run["end"]["put_back"] for run in runs] == [True, False]
+    first, second = (losses(researcher.output("called_back", number)) for number in (1, 2))
+    assert min(second) == max(first) + 1
+    assert max(second) == 60
+    assert f"resuming from checkpoint-{max(first)}\n" in researcher.output("called_back", 2)
+    shown = researcher.json("show", "called_back")
+    folder = researcher.state / "checkpoints" / shown["id"]
+    assert f"checkpoint-{max(first)}" in (folder / ".complete.jsonl").read_text()
+    assert shown["metrics"]["loss"]["step"] == 60
+
+
+@pytest.mark.skipif(bool(LIGHTNING.missing), reason=LIGHTNING.missing)
+def test_lightnings_requeue_for_slurm_puts_the_job_back(researcher: Researcher) -> None:
+    """By its own signal, its own checkpoint and its own `scontrol requeue`; nothing is lost."""
+    labels = "labels: {stellwerk/launcher: slurm, stellwerk/notice: USR1}"
+    task = researcher.task(
+        f"{LIGHTNING.python} {PROGRAMS}/requeued.py",
+        name="requeued",
+        more=f"resources: {{cpus: 1, {labels}}}\nenvs: {{OMP_NUM_THREADS: '1'}}\n",
+    )
+    disturb(researcher, task, "requeued", step=5, grace_ms=60_000)
+    runs = researcher.json("show", "requeued")["runs"]
+    assert [run["end"]["checkpointed"] for run in runs] == [True, False]
+    assert runs[0]["end"]["code"] == 85
+    first, second = (losses(researcher.output("requeued", number)) for number in (1, 2))
+    assert 5 < min(second) <= max(first) + 1
+    assert "Lightning came back at step 60 of 60\n" in researcher.output("requeued", 2)
 
 
 def test_cancel_lets_the_trainer_save_and_is_final(researcher: Researcher) -> None:

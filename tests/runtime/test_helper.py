@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -42,11 +43,34 @@ def test_checkpoints_are_named_inside_their_directory(
     assert line["path"] == "step-100"
 
 
+def test_what_a_job_forks_is_still_ended_by_the_signal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Workers that are told to end do; a handler of the program's own stays."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setenv("STELLWERK_STOP_FILE", str(tmp_path / "stop"))
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        helper.stay()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert not helper.should_stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_job_with_the_helper(rig: Rig) -> None:
     """A job that looks for the notice itself saves and is put back, or says that it is done."""
     program = """
 import sys, time
 from stellwerk.runtime.helper import checkpoint_complete, done, metric, should_stop
+should_stop()
 print("ready", flush=True)
 while not should_stop():
     time.sleep(0.02)
@@ -61,8 +85,8 @@ sys.exit(85)
     job.write_text(program)
     ends = []
     for word in ("later", "done"):
-        # Without a handler for the signal, so that only the file tells the job.
-        script = f"trap '' TERM\n{sys.executable} -S {job} {word}"
+        # It has no handler for the signal: the helper sees to it that only the file tells it.
+        script = f"{sys.executable} -S {job} {word}"
         rig.start(word, script)
         rig.wait_for_line(word, "ready")
         rig.client.ask("stop", run=word, why="preempt")

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ scontrol show hostnames
 scontrol requeue 8 2>&1
 scontrol hold 2>&1
 scontrol requeue $SLURM_JOB_ID && echo "asked"
-trap '' TERM
 while :; do sleep 0.05; done
 """
 
@@ -38,6 +38,16 @@ def test_a_job_that_asks_is_ended_and_put_back(rig: Rig) -> None:
     assert "only this job (7) can be put back" in said[2]
     assert "only `requeue` and `show hostnames`" in said[3]
     assert said[4] == "asked"
+
+
+def test_submitits_own_requeue_puts_the_job_back(rig: Rig) -> None:
+    """The real one, which finds its job and its place by Slurm's variables."""
+    asks = "from submitit.slurm.slurm import SlurmJobEnvironment as E; e = E(); e._requeue(1)"
+    program = f"{asks}; print(e.job_id, e.global_rank, e.num_tasks, e.hostnames)"
+    env = {**SLURM, "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}
+    end = rig.finish("asks", f'{sys.executable} -c "{program}"\nsleep 9', env=env)
+    assert (end["code"], end["put_back"]) == (85, True)
+    assert "7 1 2 ['10.0.0.1', '10.0.0.2']" in rig.log("asks")
 
 
 def test_other_jobs_have_no_stand_in(tmp_path: Path) -> None:

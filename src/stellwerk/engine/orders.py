@@ -23,6 +23,8 @@ from stellwerk.store import Store
 from stellwerk.store.errors import refusal
 
 LOOPBACK = "127.0.0.1"
+AT_ONCE_MS = 24 * 3_600_000
+"""Longer than any grace."""
 LAST_LEAD_MS = 5_000
 """The last of several signals comes so long before the end, where nobody has said when."""
 
@@ -119,23 +121,23 @@ def build_order(
         setup_inputs=task.setup_inputs,
         image=image_of(task.resources[alternative]),
         grace_ms=workload.policies.grace_ms,
-        term_signals=_term_signals(task, workload.policies.grace_ms),
+        term_signals=_term_signals(task),
         recover_on_exit_codes=workload.policies.recover_on_exit_codes,
         time_limit_ms=workload.limit_ms,
         shell="interactive" if task.shell == "interactive" else "snapshot",
     )
 
 
-def _term_signals(task: Task, grace_ms: int) -> tuple[tuple[int, int], ...]:
+def _term_signals(task: Task) -> tuple[tuple[int, int], ...]:
     """The signals of a notice, and how long before the end of the grace each is given.
 
-    The first comes at once where no lead is said; the last of several a moment before the end.
+    Where that isn't said, a single one comes at once, and the last of several just before the end.
     """
     wanted = task.notice_signals
     return tuple(
         (
             signal.Signals[f"SIG{one.signal}"].value,
-            one.lead_ms or (grace_ms if len(wanted) == 1 else min(LAST_LEAD_MS, grace_ms)),
+            one.lead_ms or (AT_ONCE_MS if len(wanted) == 1 else LAST_LEAD_MS),
         )
         for one in wanted
     )

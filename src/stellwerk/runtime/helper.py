@@ -19,14 +19,42 @@ import importlib
 import json
 import math
 import os
+import signal
+import threading
 import time
-from typing import Union
+from typing import Any, Union
 
 
 def should_stop() -> bool:
-    """Whether the job was told to save and stop. Costs one look at a file."""
+    """Whether the job was told to save and stop. Costs one look at a file.
+
+    Asked for the first time it has SIGTERM, which comes with a notice and would end the program in
+    the middle of a step, do nothing; unless the program has a handler of its own for it.
+    """
     path = os.environ.get("STELLWERK_STOP_FILE")
-    return path is not None and os.path.exists(path)
+    if path is None:
+        return False
+    stay()
+    return os.path.exists(path)
+
+
+def stay() -> None:
+    """Have SIGTERM do nothing in this process of a job, where it would end it; those that it forks
+    it still ends."""
+    if "STELLWERK_STOP_FILE" not in os.environ:
+        return
+    if threading.current_thread() is not threading.main_thread():
+        return  # handlers are the main thread's
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+    itself = os.getpid()
+
+    def end_others(number: int, _frame: Any) -> None:
+        if os.getpid() != itself:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end_others)
 
 
 def done() -> None:

@@ -16,7 +16,7 @@ import re
 import sys
 from typing import Any, Optional
 
-from .helper import checkpoint_complete, done, metric, should_stop
+from .helper import checkpoint_complete, done, metric, should_stop, stay
 
 PUT_ME_BACK = 85
 _STEP = re.compile(r"(\d+)$")
@@ -67,6 +67,8 @@ def trainer_callback() -> Any:
     """
     from transformers import TrainerCallback
 
+    stay()
+
     class Stellwerk(TrainerCallback):  # type: ignore[misc]
         """Saves when the job is to stop."""
 
@@ -104,6 +106,7 @@ class AccelerateSaver:
     """
 
     def __init__(self, accelerator: Any, directory: Optional[str] = None) -> None:
+        stay()
         self._accelerator = accelerator
         self._directory = directory or checkpoint_dir()
 
@@ -143,6 +146,7 @@ class OrbaxSaver:
     """
 
     def __init__(self, manager: Any) -> None:
+        stay()
         self._manager = manager
 
     def after(self, step: int, **saved: Any) -> None:
