@@ -117,6 +117,20 @@ def test_people_see_and_steer_what_is_theirs(crowd: Crowd) -> None:
     assert (who["shared"], who["you"]["name"], who["you"]["is_admin"]) == (True, "uid-7002", False)
 
 
+def test_names_are_one_space_and_stop_nothing_of_others(crowd: Crowd) -> None:
+    """The second of a name gets a number; who names the first is told which are theirs."""
+    crowd.submit(ADA, overrides={"name": "fit"})
+    change = {"verb": "cancel", "names": ["fit"]}
+    told = crowd.submit(BEN, overrides={"name": "fit"})
+    assert told.json["name"] == "fit-2", "a name stays that of the first one"
+    [refused] = crowd.ask(BEN, "POST", "/v1/workloads/change", change | {"names": ["fit"]}).json[
+        "refused"
+    ]
+    assert refused["help"] == "ask uid-7001; yours: `fit-2`"
+    ended = crowd.ask(BEN, "POST", "/v1/workloads/change", change | {"names": ["fit-2"]}).json
+    assert (ended["count"], ended["refused"]) == (1, [])
+
+
 def test_where_only_ones_own_is_seen_the_rest_is_not_there(crowd: Crowd) -> None:
     """Not in lists, not by name, not in a refusal."""
     crowd.settle(visibility="own")

@@ -25,6 +25,7 @@ from stellwerk.server.seeing import Seeing
 from stellwerk.server.services import PROJECT, SETTLE_S, Services
 from stellwerk.store import NewCommand, Picked, StoreError, WorkloadFilter
 
+MOST_TOLD_OF_YOURS = 3
 EFFECT_S = 60.0
 """How long the answer waits for the effect, so that it can tell the phases after it."""
 
@@ -140,6 +141,18 @@ def _refused(eyes: Seeing, name: str, owner: str) -> Problem | None:
     return refusal(verdict).problems[0] if isinstance(verdict, Refused) else None
 
 
+def _with_yours(services: Services, eyes: Seeing, name: str, problem: Problem) -> Problem:
+    """Names what one has oneself by a name that somebody else was given first."""
+    wanted = WorkloadFilter(owner=eyes.caller.actor.name, name=f"{name}-*", project=PROJECT)
+    numbered = re.compile(re.escape(name) + r"-[0-9]+")
+    yours = [one.name for one in services.store.picked(wanted) if numbered.fullmatch(one.name)]
+    if not yours:
+        return problem
+    told = ", ".join(f"`{one}`" for one in yours[-MOST_TOLD_OF_YOURS:])
+    help = f"{problem.help}; yours: {told}" if problem.help else f"yours: {told}"
+    return msgspec.structs.replace(problem, help=help)
+
+
 def _whose(eyes: Seeing, asked: str) -> str:
     """Whose work a filter or a pattern means: one's own, where others' is not to be touched."""
     actor = eyes.caller.actor
@@ -232,7 +245,7 @@ def _choose_one(
         chosen.refuse(name, services.unknown(name).problems[0] if suggest else _unknown(name))
         return False
     if refused := _refused(eyes, row.workload.name, row.workload.owner):
-        chosen.refuse(name, refused)
+        chosen.refuse(name, _with_yours(services, eyes, name, refused))
         return True
     one = Picked(row.workload.id, row.workload.name, row.workload.phase, row.workload.order)
     if one.phase in rule.acts_on:
@@ -253,7 +266,7 @@ def _choose_array(services: Services, verb: Verb, name: str, chosen: _Chosen, ey
     wanted = WorkloadFilter(live=False, labels={ARRAY_LABEL: name}, project=PROJECT)
     first = services.store.workloads(msgspec.structs.replace(wanted, limit=1))
     if first and (problem := _refused(eyes, name, first[0].workload.owner)):
-        chosen.refuse(name, problem)
+        chosen.refuse(name, _with_yours(services, eyes, name, problem))
         return True
     found = services.store.picked(wanted)
     for one in found:
