@@ -29,16 +29,15 @@ from stellwerk.core.place.lacks import Far, credit
 from stellwerk.core.place.reservable import is_in, left_of
 from stellwerk.core.place.room import Room, fit
 from stellwerk.core.place.rooms import RESERVATION, ClusterRoom, Verdicts, Whole
+from stellwerk.core.place.staying import REPAIR_MS, stayed, survivors
 from stellwerk.core.view import Head, ShapeView, View
 
 HERE = (0, 0)
 
 STOP_MS = 60_000
 """So much longer than its grace must be left before a reservation for one that is stopped then."""
-
 MOVED_MS = 10 * 60_000
 """So long work must be able to run before it is worth starting it, only to be stopped."""
-
 UNKNOWN_MS = 24 * 3_600_000
 """So long before a reservation work still starts in its room of which no length is known."""
 
@@ -75,6 +74,7 @@ class Keeping:
         self._view = view
         self._by_name = by_name
         self._parts = {one.cluster.name: one for one in view.clusters}
+        self._given_up_ms: list[int] = []
         self._started: dict[str, list[tuple[Allocation, Begun]]] = {}
         self._keys: dict[Work, tuple[str, ...]] = {}
         self._lent: dict[tuple[str, int], tuple[Verdicts, ClusterRoom]] = {}
@@ -171,16 +171,24 @@ class Keeping:
 
     def keep(self, head: Head, shape: ShapeView, bounded: Bounded) -> Kept | None:
         """Keeps what a workload needs where it is nearest; None where it could never run."""
-        found = self._nearest(head, shape, bounded)
+        found = self._nearest(head, shape, bounded) or self._survivors(head, shape)
         if found is None:
             return None
-        until_ms = 0
-        if found.far != HERE:
-            until_ms = self._held_until_ms(head, shape, found)
-        kept = Kept(head.id, head.name, found.cluster, found.parts, until_ms)
-        self.kept.append(kept)
-        self._by_name[found.cluster].keep(found.parts, head.name)
+        until_ms = self._held_until_ms(head, shape, found) if found.far != HERE else 0
+        room, alternative = self._by_name[found.cluster], found.alternative
+        parts = stayed(found.parts, head.last, room.open, shape.shape, alternative)
+        self.kept.append(kept := Kept(head.id, head.name, found.cluster, parts, until_ms))
+        room.keep(parts, head.name)
         return kept
+
+    def _survivors(self, head: Head, shape: ShapeView) -> Nearest | None:
+        """What is left of a gang that has lost a machine, where no other is there for it yet."""
+        last, until_ms = head.last, head.queued_ms + REPAIR_MS
+        if last is None or not last.repairs or until_ms <= self._view.now_ms:
+            return None
+        self._given_up_ms.append(until_ms)
+        parts = survivors(last, self._by_name, shape.shape)
+        return Nearest(HERE, last.alternative, last.cluster, parts) if parts else None
 
     def _nearest(self, head: Head, shape: ShapeView, bounded: Bounded) -> Nearest | None:
         found: Nearest | None = None
@@ -378,7 +386,7 @@ class Keeping:
     def wake_at_ms(self) -> int:
         """When what is expected to have ended hasn't: then more may be known (0: never)."""
         now_ms = self._view.now_ms
-        times = [one.until_ms for one in self.kept]
+        times = [one.until_ms for one in self.kept] + self._given_up_ms
         for one in self._view.reservations:
             span = one.at(now_ms)
             times += [span.from_ms, span.until_ms] if span is not None else []
