@@ -29,8 +29,8 @@ class Journal:
             run = RunId(f"{ID}-{number}")
             begun_ms = number * 2 * HOUR
             self._add(begun_ms - 5, ev.RunPlanned(ID, run, 1, held, DecisionId("d-1")))
-            for later_ms, phase in ((0, "SettingUp"), (7, "Running")):
-                self._add(begun_ms + later_ms, ev.RunProgressed(run, phase))  # type: ignore[arg-type]
+            self._add(begun_ms, ev.RunProgressed(run, "SettingUp"))
+            self._add(begun_ms + 7, ev.RunProgressed(run, "Running"))
             end = RunEnd("exited", code=1)
             self._add(begun_ms + HOUR, ev.RunEnded(run, end, Reason("job_failed")))
 
