@@ -12,6 +12,7 @@ from stellwerk.core.model.admission import CheckState
 from stellwerk.core.model.gates import ArrayPart
 from stellwerk.core.model.reasons import RenderedReason
 from stellwerk.server.checkpoint_models import CheckpointView
+from stellwerk.server.story_models import Moment, SnapshotView
 from stellwerk.server.telemetry_views import MetricView, UsageView
 from stellwerk.server.waiting_models import HolderView, StandingView
 
@@ -214,23 +215,6 @@ class RunView(msgspec.Struct, frozen=True):
     reason: RenderedReason | None
     decision: str
     warning: RenderedReason | None = None
-
-
-class Moment(msgspec.Struct, frozen=True):
-    """One line of a workload's story."""
-
-    at_ms: int
-    what: str
-
-
-class SnapshotView(msgspec.Struct, frozen=True):
-    """The packed work directory: what was submitted is what runs."""
-
-    hash: str
-    files: int
-    bytes: int
-    commit: str
-    dirty: bool
 
 
 class Position(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from stellwerk.core.view import View
 from stellwerk.drivers.base import Folders
 from stellwerk.server import fleet_models, models, story, views
 from stellwerk.server.gpu_advice import advice_for
+from stellwerk.server.story_models import SnapshotView
 from stellwerk.server.telemetry_views import metric_view
 from stellwerk.server.waiting import Waiting
 from stellwerk.store import Store, StoreError, Wait, WorkloadFilter
@@ -267,10 +268,10 @@ class Pages:
         stored = self._stored(workload.task, _Written)
         return stored.text if stored else ""
 
-    def _snapshot(self, hash: str) -> models.SnapshotView:
+    def _snapshot(self, hash: str) -> SnapshotView:
         packed = self._stored(hash, _Packed) or _Packed()
         sizes = [one.size for one in packed.files if one.hash]
-        return models.SnapshotView(
+        return SnapshotView(
             hash=hash, files=len(sizes), bytes=sum(sizes), commit=packed.commit, dirty=packed.dirty
         )
 

@@ -8,7 +8,7 @@ from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.draining import moment
 from stellwerk.core.model.quantity import show_bytes, show_duration
 from stellwerk.core.model.reasons import Reason
-from stellwerk.server.models import Moment
+from stellwerk.server.story_models import Moment
 
 PROGRESS = {
     "SettingUp": "run {n} is setting up",

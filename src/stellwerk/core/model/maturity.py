@@ -214,11 +214,28 @@ INTEGRATIONS = (
     Integration(
         "NVIDIA GPUs",
         "experimental",
-        "memory, use and processes by device through NVML",
+        "memory, use, processes, slices and links by device through NVML; jobs that share a card",
         "a library of the tests with NVML's interface",
         "stand-in",
-        ("tests/runtime/test_probe.py", "tests/runtime/test_gpus.py"),
-        limits="never tried with a driver or with MIG",
+        (
+            "tests/runtime/test_probe.py",
+            "tests/runtime/test_gpus.py",
+            "tests/runtime/test_gpu_memory.py",
+            "tests/lab/test_gpu.py",
+        ),
+        limits=(
+            "never tried with a driver, MIG or MPS (`make gpu` does so where there is a GPU); what "
+            "a driver could enforce by cgroup isn't asked of it"
+        ),
+    ),
+    Integration(
+        "AMD GPUs",
+        "experimental",
+        "memory, use and processes by device through /sys",
+        "files of the tests as the driver shows them",
+        "stand-in",
+        ("tests/runtime/test_gpu_memory.py",),
+        limits="never tried with a driver; ROCm's libraries aren't asked",
     ),
     Integration(
         "SQLite",
