@@ -29,7 +29,10 @@ Said = tuple[int, bytes] | BaseException | None
 
 def ranks_of(show: "Show") -> int:
     """How many ranks a workload has."""
-    return int(show.policies.get("ranks") or (show.shape or {}).get("num_nodes", 1))
+    ranks = int(show.policies.get("ranks") or (show.shape or {}).get("num_nodes", 1))
+    full = int(show.policies.get("full_nodes", 0))
+    nodes = len(show.runs[-1].nodes) if show.runs else 0
+    return max(1, ranks * nodes // full) if full and nodes else ranks
 
 
 class GangReader:

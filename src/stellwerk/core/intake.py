@@ -16,11 +16,11 @@ from stellwerk.core.model import reports as rep
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.workload import Run, RunEnd, Workload, took_ms
+from stellwerk.core.model.workload import Run, RunEnd, Workload
 from stellwerk.core.of_no_workload import on_command_of_none
 from stellwerk.core.place.candidates import serves
 from stellwerk.core.recover.blame import blame, quarantine
-from stellwerk.core.recover.outcome import max_exec, node_of, outcome
+from stellwerk.core.recover.outcome import node_of, outcome
 from stellwerk.core.state import State
 
 PROGRESS = {"Starting": 0, "SettingUp": 1, "Running": 2, "Stopping": 3, "Ended": 4}
@@ -283,8 +283,8 @@ def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int)
     shape = state.shapes[workload.shape].shape
     clusters = [state.clusters[name] for name in sorted(state.clusters)]
     reason, follows = outcome(workload, run, end, shape, now_ms, clusters)
-    if isinstance(follows, ev.Requeued):
-        follows = _instead(workload, run, end, now_ms) or follows
+    if isinstance(follows, ev.Requeued) and (why := rejected(workload)) is not None:
+        follows = ev.Held(workload.id, why)
     cluster = run.allocation.cluster
     found = blame(run, end, reason, node_of(workload, run, end), now_ms)
     if found is None:
@@ -297,18 +297,6 @@ def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int)
         if bad is not None:
             events.append(ev.NodeQuarantined(cluster, found.node, bad))
     return events
-
-
-def _instead(
-    workload: Workload, run: Run, end: RunEnd, now_ms: int
-) -> ev.Held | ev.WorkloadEnded | None:
-    """What follows where a workload would be put back, and may not be."""
-    if (why := rejected(workload)) is not None:
-        return ev.Held(workload.id, why)
-    executed_ms = workload.executed_ms + took_ms(run, end, now_ms)
-    if 0 < workload.policies.max_exec_ms <= executed_ms:
-        return ev.WorkloadEnded(workload.id, "Failed", max_exec(workload))
-    return None
 
 
 def on_lost(state: State, run: Run, message: str, now_ms: int) -> list[ev.Event]:

@@ -9,7 +9,7 @@ from stellwerk.core.describe.placements import DEFAULT_NAMESPACE
 from stellwerk.core.describe.places import needs
 from stellwerk.core.model.launch import started_ranks
 from stellwerk.core.model.nearness import nearness_of
-from stellwerk.core.model.queueing import MAX_EXEC_LABEL, QUEUE_LABEL
+from stellwerk.core.model.queueing import MAX_EXEC_LABEL, MIN_NODES_LABEL, QUEUE_LABEL
 from stellwerk.core.model.resources import (
     DEFAULT_QUEUE,
     Alternative,
@@ -46,6 +46,7 @@ def lower(task: Task) -> Lowered:
         ),
         time_limit_ms=task.time_limit_ms or 0,
         max_exec_ms=max_exec_ms(task.labels) or 0,
+        full_nodes=task.num_nodes if min_nodes(task) else 0,
         max_restarts_on_errors=(recovery.max_restarts_on_errors or 0) if recovery else 0,
         recover_on_exit_codes=recovery.recover_on_exit_codes if recovery else (),
         recovers=recovery is not None,
@@ -61,6 +62,7 @@ def lower(task: Task) -> Lowered:
         placement=placement_key(task.placement),
         wishes=task.wishes,
         topology=nearness_of(task.labels),
+        min_nodes=min_nodes(task) or 0,
     )
     return Lowered(
         shape=in_queue(shape, DEFAULT_QUEUE, queue),
@@ -68,6 +70,15 @@ def lower(task: Task) -> Lowered:
         priority=_priority(task),
         queue=queue,
     )
+
+
+def min_nodes(task: Task) -> int | None:
+    """On how few of its nodes a task may run; 0 = on all or none, None = that can't be."""
+    written = task.labels.get(MIN_NODES_LABEL, "0")
+    least = task.min_nodes or (int(written) if written.isdecimal() else -1)
+    if least == task.num_nodes:
+        return 0
+    return least if 0 <= least < task.num_nodes else None
 
 
 def max_exec_ms(labels: Mapping[str, str]) -> int | None:

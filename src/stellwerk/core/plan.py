@@ -6,6 +6,8 @@ what it needs is kept for it on the nodes nearest to having it, so that large wo
 small. What is kept leaves to others what it doesn't need, and what is over before it could use it.
 """
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from stellwerk.core.model.actions import Action, ClaimRoom, Plan, StartRun, StopRun
@@ -17,6 +19,7 @@ from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.by_flavor import ByFlavor, unbound
 from stellwerk.core.place.checking import checking
 from stellwerk.core.place.decide import Chosen, chosen, rank
+from stellwerk.core.place.fewer import at_least, most_of
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.keeping import Keeping, Kept
 from stellwerk.core.place.limited import Limited, charged
@@ -131,8 +134,9 @@ class _Cycle:
             there = bounded
             if rooms is not None:
                 there = unbound(ByFlavor(self.bounded.on(rooms)), shape.shape)
-            if there.fitting(shape.shape, shape.id):
-                self._start(head, shape, there, whose)
+            size = most_of(shape, partial(_fitting, there))
+            if size is not None:
+                self._start(head, shape, size[0], there, whose)
                 return True
         self._block(shape)
         self._keep_room(head, shape, bounded)
@@ -163,9 +167,9 @@ class _Cycle:
         if not quotas.is_known(queue, head, shape.id, room_state):
             for rooms, whose in self.keeping.ways(head, shape, self.rooms, lenders):
                 there = self.bounded.on(rooms) if rooms is not None else None
-                placed = quotas.place(queue, shape, there)
-                if placed is not None:
-                    self._start_bound(quotas, queue, head, shape, placed, whose)
+                size = most_of(shape, partial(quotas.place, queue, bounded=there))
+                if size is not None:
+                    self._start_bound(quotas, queue, head, shape, size[1], whose)
                     return True
             may_promise = self.promises < self.view.limits.promises
             if may_promise and self._promise(quotas, queue, head, shape):
@@ -190,10 +194,11 @@ class _Cycle:
         placed: Placed,
         lenders: Lenders | None = None,
     ) -> None:
-        found = placed.only(placed.bounded.candidates(shape.shape, shape.id))
+        sized = placed.shape
+        found = placed.only(placed.bounded.candidates(sized.shape, sized.id))
         ranked = rank(found)
         found += quotas.not_of(placed)
-        said = quotas.said(queue, shape)
+        said = quotas.said(queue, sized)
         decided = chosen(found, ranked, self._inputs(shape.id), said)
         holding = placed.option(decided.allocation.alternative).holding(queue.name)
         checks = quotas.quota.checks_of(queue, holding)
@@ -211,8 +216,10 @@ class _Cycle:
 
     def _promise(self, quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView) -> bool:
         """Stops others for a workload, if it then really starts."""
-        inputs = self._inputs(shape.id)
+        inputs, least = self._inputs(shape.id), at_least(shape)
         found = promise(quotas, queue, head, shape, inputs, self.churn)
+        if found is None and least is not None:
+            found = promise(quotas, queue, head, least, inputs, self.churn)
         if found is None:
             return False
         claim = ClaimRoom(
@@ -292,9 +299,14 @@ class _Cycle:
         return bool(self.starts or self.keeping.any_kept or self.promised)
 
     def _start(
-        self, head: Head, shape: ShapeView, bounded: Bounded, lenders: Lenders | None = None
+        self,
+        head: Head,
+        shape: ShapeView,
+        sized: ShapeView,
+        bounded: Bounded,
+        lenders: Lenders | None = None,
     ) -> None:
-        found = bounded.candidates(shape.shape, shape.id)
+        found = bounded.candidates(sized.shape, sized.id)
         said = NOT_BOUND if self.quotas is not None else None
         decided = chosen(found, rank(found), self._inputs(shape.id), said)
         self._plan_start(head, shape, decided, None, lenders)
@@ -380,3 +392,7 @@ class _Cycle:
                 due = (shape.heads[0].queued_ms + OVERTAKEN_MS, again_ms)
                 times += [one for one in due if one > now_ms]
         return min(times, default=0)
+
+
+def _fitting(bounded: Bounded, shape: ShapeView) -> bool | None:
+    return True if bounded.fitting(shape.shape, shape.id) else None

@@ -21,8 +21,7 @@ Until = Literal["ended", "running"]
 Sort = Literal["newest", "line"]
 LogOf = Literal["run", "setup", "all"]
 
-TEXT_BYTES = 2 * 2**20
-VALUE_BYTES = 128 * 1024
+TEXT_BYTES, VALUE_BYTES = 2 * 2**20, 128 * 1024
 BATCH_ITEMS = 100_000
 AFTER_NAMES = 1_000
 

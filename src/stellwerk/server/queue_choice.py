@@ -6,10 +6,15 @@ from difflib import get_close_matches
 from msgspec.structs import replace
 
 from stellwerk.core.describe.extras import PREFIX
-from stellwerk.core.lower import Lowered, max_exec_ms
+from stellwerk.core.lower import Lowered, max_exec_ms, min_nodes
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.nearness import wrong_nearness
-from stellwerk.core.model.queueing import MAX_EXEC_LABEL, PRIORITY_LABEL, QueueObjects
+from stellwerk.core.model.queueing import (
+    MAX_EXEC_LABEL,
+    MIN_NODES_LABEL,
+    PRIORITY_LABEL,
+    QueueObjects,
+)
 from stellwerk.core.model.resources import DEFAULT_QUEUE
 from stellwerk.core.model.task import Task
 from stellwerk.core.queueing_objects import DEFAULT_NAMESPACE
@@ -81,6 +86,11 @@ def class_problems(task: Task, item: SubmitItem, classes: Mapping[str, int]) -> 
 def label_problems(task: Task, item: SubmitItem) -> list[Problem]:
     """What is wrong in the labels of Kueue that it has."""
     found = _nearness_problems(task, item)
+    if min_nodes(task) is None:
+        least = task.min_nodes or task.labels.get(MIN_NODES_LABEL, "")
+        message = f"of {task.num_nodes} nodes, at least {least} are asked"
+        help = f"write a number from 1 to {task.num_nodes}"
+        found.append(Problem("submit/min-nodes", message, help, file=item.file, path="labels"))
     if max_exec_ms(task.labels) is None:
         message = f"`{MAX_EXEC_LABEL}` is `{task.labels[MAX_EXEC_LABEL]}`"
         help = "write a number of seconds from 1 on"

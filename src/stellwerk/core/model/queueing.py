@@ -25,6 +25,7 @@ StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 ShareStrategy = Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
 HOSTNAME = "kubernetes.io/hostname"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+MIN_NODES_LABEL = "kueue.x-k8s.io/job-min-parallelism"
 MAX_EXEC_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 

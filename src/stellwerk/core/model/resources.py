@@ -71,6 +71,7 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     ("" = the server's own user). ``wishes`` have a placement of their own: what they bound and rank
     is decided for all work of one shape. ``queue`` (``namespace/name``) is the LocalQueue that it
     waits in ("" = `default/default`). ``topology`` says how near its nodes are to be to each other.
+    ``min_nodes`` = it may run on as few of ``num_nodes`` (0: on all or none).
     """
 
     alternatives: tuple[Alternative, ...]
@@ -83,6 +84,7 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     wishes: Wishes | None = None
     queue: str = ""
     topology: TopologyRequest | None = None
+    min_nodes: int = 0
 
 
 def in_queue(shape: Shape, project: str, queue: str) -> Shape:

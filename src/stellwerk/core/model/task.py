@@ -206,6 +206,7 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     name: str | None = None
     workdir: str | GitWorkdir | None = None
     num_nodes: int = 1
+    min_nodes: int = 0
     choice: Choice = "one"
     resources: tuple[ResourceRequest, ...] = (ResourceRequest(),)
     envs: dict[str, str] = {}

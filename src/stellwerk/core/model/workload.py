@@ -35,7 +35,8 @@ class Policies(Struct, frozen=True, omit_defaults=True):
     """How a workload wants to be started, stopped, retried and put back.
 
     ``ranks`` is how often its script is started in all (0 = once on each node). ``time_limit_ms``
-    bounds each run, ``max_exec_ms`` all of them together (0 = nothing does). A run isn't stopped
+    bounds each run, ``max_exec_ms`` all of them together (0 = nothing does). ``full_nodes`` is how
+    many nodes ``ranks`` are for, where a run may have fewer. A run isn't stopped
     for others for ``protected_ms`` (0: for as long as any work).
     """
 
@@ -47,6 +48,7 @@ class Policies(Struct, frozen=True, omit_defaults=True):
     abort_when: tuple[AbortRule, ...] = ()
     ranks: int = 0
     max_exec_ms: int = 0
+    full_nodes: int = 0
     protected_ms: int = 0
 
     @property

@@ -188,6 +188,8 @@ def never_fits(shape: Shape, clusters: list[Cluster]) -> tuple[Reason, ...]:
     if not clusters:
         return ()
     rooms = [ClusterRoom(whole.room, whole) for whole in map(Whole, map(capacity, clusters))]
+    if 0 < shape.min_nodes < shape.num_nodes:
+        shape = replace(shape, num_nodes=shape.min_nodes)
     found = candidates(shape, ShapeId(""), rooms)
     if any(one.candidate.verdict != "never" for one in found):
         return ()

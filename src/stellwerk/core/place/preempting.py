@@ -78,7 +78,7 @@ def promise(
     asked = quotas.asked(queue, shape)
     consulted = bool(asked.fitting)
     if not queue.may_preempt:
-        if not consulted:
+        if not consulted and not shape.shape.min_nodes:
             quotas.note_short(queue, head, shape.id)
         return None
     workload = as_queued(head.id, "", head.priority, head.order, 0, None)
@@ -102,7 +102,7 @@ def promise(
     until_ms = quota.spared_until_ms(queue, now_ms)
     if until_ms:
         quotas.memory.recheck[shape.id] = until_ms
-    if not consulted:
+    if not consulted and not shape.shape.min_nodes:
         quotas.note_short(queue, head, shape.id)
     return None
 

@@ -41,10 +41,14 @@ class Offer(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where a shape fits by quota and by room: the flavors' rooms, and the offers among them."""
+    """Where a shape fits by quota and by room: the flavors' rooms, and the offers among them.
+
+    The ``shape`` may be one of fewer nodes than were asked for.
+    """
 
     bounded: Bounded
     offers: tuple[Offer, ...]
+    shape: ShapeView
 
     def option(self, alternative: int) -> Option:
         """The flavors of an alternative."""
@@ -161,7 +165,7 @@ class Quotas:
 
         fitting = sorted(self.asked(queue, shape).fitting, key=lambda one: turn(one)[:2])
         for (_, _, where), group in groupby(fitting, key=turn):
-            placed = Placed(by_flavor.bounded(where), tuple(group))
+            placed = Placed(by_flavor.bounded(where), tuple(group), shape)
             asked = {one.alternative for one in placed.offers}
             found = placed.bounded.fitting(shape.shape, shape.id)
             if any(one.candidate.alternative in asked for one in found):

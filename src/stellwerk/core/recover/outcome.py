@@ -11,7 +11,7 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.endings import IDLE
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Shape
-from stellwerk.core.model.workload import Run, RunEnd, Workload
+from stellwerk.core.model.workload import Run, RunEnd, Workload, took_ms
 from stellwerk.core.recover.again import on_another_node, with_more_memory
 from stellwerk.core.recover.blame import is_of_node
 from stellwerk.core.recover.diagnose import OUT_OF_MEMORY, diagnose
@@ -56,8 +56,25 @@ def outcome(
 ) -> tuple[Reason, Outcome]:
     """Gives the reason to record with the run's end, and the fact that follows for the workload.
 
-    ``clusters`` are those where it could be tried again.
+    ``clusters`` are those where it could be tried again. What has run as long as it may in all
+    isn't.
     """
+    reason, follows = _outcome(workload, run, end, shape, now_ms, clusters)
+    executed_ms = workload.executed_ms + took_ms(run, end, now_ms)
+    if isinstance(follows, ev.Requeued) and 0 < workload.policies.max_exec_ms <= executed_ms:
+        return reason, ev.WorkloadEnded(workload.id, "Failed", max_exec(workload))
+    return reason, follows
+
+
+def _outcome(
+    workload: Workload,
+    run: Run,
+    end: RunEnd,
+    shape: Shape,
+    now_ms: int,
+    clusters: Sequence[Cluster],
+) -> tuple[Reason, Outcome]:
+    """The same, whatever time it has had."""
     cluster = run.allocation.cluster
     was_aborted = run.notice == "abort" and not workload.cancelling
     if workload.cancelling or (end.how == "cancelled" and not was_aborted):
@@ -142,7 +159,10 @@ def max_exec(workload: Workload) -> Reason:
 def node_of(workload: Workload, run: Run, end: RunEnd) -> str:
     """Names the node of the rank that decided the end; there may be several ranks on each."""
     nodes = sum(len(part.ranks) for part in run.allocation.nodes)
-    node_rank = end.rank * nodes // max(nodes, workload.policies.ranks)
+    ranks, full = workload.policies.ranks, workload.policies.full_nodes
+    if full:
+        ranks = ranks * nodes // full
+    node_rank = end.rank * nodes // max(nodes, ranks)
     for part in run.allocation.nodes:
         if node_rank in part.ranks:
             return part.node
