@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from stellwerk.core.model.quantity import MIB
-from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reasons import Param, Reason
 
 LEAST_OVER_BYTES = 512 * MIB
 SHARE_OVER = 20
@@ -57,7 +57,7 @@ def over(card: SharedCard) -> list[Over]:
     found = []
     for place, one in enumerate(greedy):
         harmed = _harmed(card, one) if place == 0 else None
-        params: dict[str, str | int] = {
+        params: dict[str, Param] = {
             "gpu": card.label,
             "used_bytes": one.used_bytes or 0,
             "asked_bytes": one.asked_bytes,
