@@ -1,0 +1,1 @@
+"""Decides in which steps a change goes over clusters."""
