@@ -1,10 +1,13 @@
 """How a change goes over clusters, whatever its strategy: rules over chance fleets."""
 
+from typing import get_args
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stellwerk.core.model.rollout import (
     ClusterProgress,
+    ClusterStatus,
     MandatoryGroup,
     Portion,
     RolloutGroup,
@@ -28,7 +31,7 @@ STRATEGIES = st.builds(
     st.sampled_from([0, 60_000]),
     st.sampled_from([None, 90_000]),
 )
-STATUSES = st.sampled_from(["ToApply", "Progressing", "Succeeded", "Failed", "TimeOut", "Skip"])
+STATUSES = st.sampled_from(get_args(ClusterStatus))
 
 
 @st.composite
