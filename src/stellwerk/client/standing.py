@@ -35,6 +35,16 @@ class Way(Struct):
     then: str = ""
 
 
+class Rises(Struct):
+    """How its priority rises: an hour, so far, at most, and whom it passes from when on."""
+
+    per_hour: int = 0
+    gained: int = 0
+    most: int = 0
+    passes: int = 0
+    at_ms: int = 0
+
+
 class Standing(Struct):
     """How a waiting workload stands in its queue."""
 
@@ -46,3 +56,4 @@ class Standing(Struct):
     contenders: list[Contender] = []
     more_contenders: int = 0
     ways: list[Way] = []
+    rises: Rises | None = None

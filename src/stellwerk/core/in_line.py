@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from stellwerk.core.contenders import Asking, Contender, contenders_of
 from stellwerk.core.describe.fleet_amounts import write_kubernetes
 from stellwerk.core.model.ids import RunId, WorkloadId
+from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.queueing import Pair
 from stellwerk.core.model.resources import Shape
+from stellwerk.core.place.aging import aging_of, risen, turn_of
 from stellwerk.core.place.past import PastOrder
 from stellwerk.core.preview import without
 from stellwerk.core.queue.asked import requests_of
@@ -43,6 +45,20 @@ class Narrow(Struct, frozen=True):
     level: str
 
 
+class Rises(Struct, frozen=True, omit_defaults=True):
+    """How its priority rises: by so much an hour, so much so far, and by so much at most.
+
+    From ``at_ms`` on new work of the priority ``passes`` comes after it, the highest of those that
+    wait; 0 = that is never so.
+    """
+
+    per_hour: int
+    gained: int
+    most: int
+    passes: int = 0
+    at_ms: int = 0
+
+
 class WayIn(Struct, frozen=True):
     """A change that would let it start, as `whatif` takes it, and what it would do then."""
 
@@ -63,15 +79,19 @@ class InLine(Struct, frozen=True, omit_defaults=True):
     narrow: tuple[Narrow, ...] = ()
     contenders: tuple[Contender, ...] = ()
     ways: tuple[WayIn, ...] = ()
+    rises: Rises | None = None
 
 
 class _Mine(NamedTuple):
     part: ShapeView
     head: Head
 
+    aging: Aging = Aging()
+    now_ms: int = 0
+
     def comes_after(self, head: Head, used: float = 0.0, used_mine: float = 0.0) -> bool:
-        mine = used_mine, -self.head.priority, self.head.order
-        return (used, -head.priority, head.order) < mine
+        mine = turn_of(self.aging, self.head, self.now_ms)
+        return (used, *turn_of(self.aging, head, self.now_ms)) < (used_mine, *mine)
 
 
 def quota_in(view: View) -> Quota | None:
@@ -95,10 +115,12 @@ def in_line(view: View, id: WorkloadId, quota: Quota | None, *, ways: bool = Tru
         return None
     door = quota.door(mine.part.shape.queue) if quota is not None else None
     queue = door.queue if door is not None else None
+    mine = mine._replace(aging=aging_of(view, queue), now_ms=view.now_ms)
     nowhere: tuple[int, int, dict[str, int]] = 0, 0, {}
     place, waiting, ahead = _places(view, quota, mine, queue) if ways else nowhere
+    rises = _rises(view, mine) if ways else None
     if quota is None or queue is None:
-        found = InLine("", place, waiting, ahead)
+        found = InLine("", place, waiting, ahead, rises=rises)
         return replace(found, ways=tuple(_ways(view, mine, {}, (), None))) if ways else found
     option, lacking = _lacking(quota, queue, mine.part.shape)
     usage = option.usage if option is not None else {}
@@ -113,7 +135,7 @@ def in_line(view: View, id: WorkloadId, quota: Quota | None, *, ways: bool = Tru
         )
         for one, amount in lacking.items()
     )  # fmt: skip
-    found = InLine(queue.name, place, waiting, ahead, narrow, contenders)
+    found = InLine(queue.name, place, waiting, ahead, narrow, contenders, rises=rises)
     if not ways:
         return found
     return replace(found, ways=tuple(_ways(view, mine, short, contenders, queue)))
@@ -149,6 +171,17 @@ def _used(past: PastOrder | None, shape: Shape) -> float:
     """What comes before priority in the order of its queue: past use, or the same for all."""
     known = past.of(shape) if past is not None else None
     return 0.0 if known is None else known.used
+
+
+def _rises(view: View, mine: _Mine) -> Rises | None:
+    aging, head = mine.aging, mine.head
+    if not aging.per_hour:
+        return None
+    highest = max(one.priority for part in view.shapes for one in part.heads)
+    lacks = highest - head.priority
+    at_ms = head.queued_ms - (-lacks * 3_600_000 // aging.per_hour) if lacks <= aging.most else 0
+    gained = risen(aging, head, view.now_ms)
+    return Rises(aging.per_hour, gained, aging.most, highest, at_ms)
 
 
 def _asks(shape: Shape) -> dict[str, int]:

@@ -14,7 +14,9 @@ from stellwerk.core.model.actions import Action, ClaimRoom, Plan, StartRun, Stop
 from stellwerk.core.model.decisions import Candidate, Decision, Inputs
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import ShapeId, WorkloadId
-from stellwerk.core.model.resources import NodeAllocation
+from stellwerk.core.model.limits import Aging
+from stellwerk.core.model.resources import NodeAllocation, Shape
+from stellwerk.core.place.aging import MINUTE_MS, aging_of, by_age, risen
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.by_flavor import ByFlavor, unbound
 from stellwerk.core.place.checking import checking
@@ -105,11 +107,12 @@ class _Cycle:
         self._keep_promises()
         for kept in self.keeping.reserve():
             self._changes(kept.cluster, kept.parts)
-        shapes, quotas = self.view.shapes, self.quotas
+        shapes, quotas = by_age(self.view, self.memory, self._aging), self.quotas
+        self.view = replace(self.view, shapes=shapes)
         if quotas is None:
-            turns = Turns(shapes, lambda _: (), lambda _: None)
+            turns = Turns(shapes, lambda _: (), lambda _: None, self._risen)
         else:
-            turns = Turns(shapes, quotas.share, quotas.past.of)
+            turns = Turns(shapes, quotas.share, quotas.past.of, self._risen)
         more = False
         while turns and self.starts < STARTS_PER_CYCLE:
             i, at = turns.next()
@@ -121,6 +124,13 @@ class _Cycle:
                 then = 0
             turns.done(then)
         self.complete = not turns and not more and not self.again
+
+    def _aging(self, shape: Shape) -> Aging:
+        door = self.quotas.door(shape) if self.quotas is not None else None
+        return aging_of(self.view, door.queue if door is not None else None)
+
+    def _risen(self, shape: Shape, head: Head) -> int:
+        return risen(self._aging(shape), head, self.view.now_ms // MINUTE_MS * MINUTE_MS)
 
     def _consider(self, head: Head, shape: ShapeView) -> bool:
         """Plans the start of a workload, or finds that it must wait."""

@@ -4,6 +4,9 @@ A view costs what changed: the parts of shapes and clusters that did not change 
 are taken over as they are. Of each shape only the first waiting workloads are in it.
 """
 
+from bisect import bisect_left
+from itertools import pairwise
+
 from msgspec import Struct
 
 from stellwerk.core.budgets import renewed_ms, used_up
@@ -23,10 +26,13 @@ from stellwerk.core.model.resources import Allocation, Shape, named
 from stellwerk.core.model.standing import NOT_YET, Decided
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.queue.quota import Held
-from stellwerk.core.state import State, Waits
+from stellwerk.core.state import QueueKey, State, Waits
 
 HEADS = 256
 """Waiting workloads of one shape that one cycle looks at."""
+
+CLASSES = 32
+"""Of so many different priorities of one shape the first are looked at."""
 
 DAY_MS = 86_400_000
 SHAPES_KEPT = 256
@@ -368,7 +374,7 @@ class Viewer:
 
     def _shape(self, key: ShapeId) -> ShapeView:
         queue = self._state.shapes[key]
-        waiting = (self._state.workloads[entry[2]] for entry in queue.entries[:HEADS])
+        waiting = (self._state.workloads[entry[2]] for entry in _first(queue.entries))
         return ShapeView(
             id=key,
             shape=queue.shape,
@@ -377,3 +383,15 @@ class Viewer:
             count=len(queue.entries),
             waits=queue.waits,
         )
+
+
+def _first(entries: list[QueueKey]) -> list[QueueKey]:
+    """The first that wait; of several priorities the first of each, as what waits may rise."""
+    if len(entries) <= HEADS:
+        return entries
+    starts = [0]
+    while starts[-1] < len(entries) and len(starts) <= CLASSES:
+        starts.append(bisect_left(entries, (entries[starts[-1]][0] + 1,)))
+    each = HEADS // (len(starts) - 1)
+    parts = pairwise(starts)
+    return [one for begin, end in parts for one in entries[begin : min(end, begin + each)]]

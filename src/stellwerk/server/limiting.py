@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from stellwerk.config import Settings
 from stellwerk.core.model.errors import Problem, StellwerkError
-from stellwerk.core.model.limits import Limit, Limits
+from stellwerk.core.model.limits import Aging, Limit, Limits
 from stellwerk.server.people import People, user_name
 from stellwerk.server.policy import Policy, Visibility
 
@@ -47,6 +47,7 @@ def people_of(settings: Settings, uid: int, group: str) -> People:
             promises=settings.number("preemptions_at_once"),
             stops_per_day=settings.number("preemptions_per_day"),
             stops_per_hour=settings.number("preemptions_per_hour"),
+            aging=Aging(settings.number("aging_per_hour"), settings.number("aging_most")),
             protected_ms=1000 * settings.number("protected_max_s"),
             protected_gpus=settings.number("protected_gpus"),
         ),

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from stellwerk.core.contenders import Contender
 from stellwerk.core.describe.fleet_amounts import write_kubernetes
 from stellwerk.core.in_line import InLine, in_line, quota_in
@@ -16,6 +18,7 @@ from stellwerk.server.waiting_models import (
     ContenderView,
     LineItem,
     NarrowView,
+    RisesView,
     StandingView,
     WayView,
 )
@@ -45,8 +48,14 @@ def standing_of(store: Store, view: View, id: WorkloadId) -> StandingView | None
         ],
         contenders=[_contender(store, one) for one in shown],
         more_contenders=len(found.contenders) - len(shown),
+        rises=_rises(found),
         ways=[WayView(one.kind, _named(store, one.change), one.then) for one in found.ways],
     )  # fmt: skip
+
+
+def _rises(found: InLine) -> RisesView | None:
+    one = found.rises
+    return None if one is None else RisesView(**msgspec.structs.asdict(one))
 
 
 def _contender(store: Store, one: Contender) -> ContenderView:

@@ -21,6 +21,7 @@ from stellwerk.core.lower import Lowered
 from stellwerk.core.model.ids import ShapeId, WorkloadId, digest
 from stellwerk.core.model.lengths import Length
 from stellwerk.core.model.workload import Phase, Workload
+from stellwerk.core.place.aging import turn_of
 from stellwerk.core.preview import NOBODY, with_one_more
 from stellwerk.core.view import View
 from stellwerk.engine.foresee import Answer, Question
@@ -170,7 +171,8 @@ def _length(lengths: History, workload: Workload, ran_ms: int) -> Length:
 def first_in_line(view: View) -> list[WorkloadId]:
     """The first that wait, in the order in which they are looked at."""
     heads = [head for part in view.shapes for head in part.heads]
-    heads.sort(key=lambda head: (-head.priority, head.order))
+    aging = view.limits.aging
+    heads.sort(key=lambda head: turn_of(aging, head, view.now_ms))
     return [head.id for head in heads[:WAITING] if head.id != NOBODY]
 
 

@@ -55,6 +55,18 @@ class WayView(msgspec.Struct, frozen=True):
     then: str
 
 
+class RisesView(msgspec.Struct, frozen=True):
+    """How its priority rises: an hour, so far, at most; and from when on new work of the highest
+    priority that waits (``passes``) comes after it (0: never).
+    """
+
+    per_hour: int
+    gained: int
+    most: int
+    passes: int = 0
+    at_ms: int = 0
+
+
 class StandingView(msgspec.Struct, frozen=True):
     """How a waiting workload stands in its queue; ``queue`` "" = no ClusterQueue binds it.
 
@@ -69,6 +81,7 @@ class StandingView(msgspec.Struct, frozen=True):
     contenders: list[ContenderView] = []
     more_contenders: int = 0
     ways: list[WayView] = []
+    rises: RisesView | None = None
 
 
 class LineItem(msgspec.Struct, frozen=True):

@@ -20,12 +20,24 @@ def standing_lines(found: Standing | None, terminal: Terminal, now_ms: int) -> l
         f"{one.level} lets the least through"
         for one in (found.narrow if len(found.narrow) > 1 else ())
     ]
+    lines += _rising(found, now_ms)
     if found.contenders:
         narrow = terminal._replace(width=max(0, terminal.width - 2))
         lines += ["", *(f"  {line}" for line in table(_columns(now_ms), found.contenders, narrow))]
     if found.more_contenders:
         lines.append(f"  and {found.more_contenders} more")
     return lines + _ways(found)
+
+
+def _rising(found: Standing, now_ms: int) -> list[str]:
+    one = found.rises
+    if one is None:
+        return []
+    line = f"  rises by {one.per_hour} an hour: {one.gained} so far, {one.most} at most"
+    if one.at_ms > now_ms:
+        line += f"; new work of priority {one.passes} comes after it from "
+        line += f"{clock(one.at_ms, now_ms)} on"
+    return [line]
 
 
 def _place(found: Standing) -> str:

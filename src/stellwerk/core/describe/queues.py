@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from stellwerk.core.describe.aging import read_aging
 from stellwerk.core.describe.bounds import Bounds
 from stellwerk.core.describe.budgets import read_budgets
 from stellwerk.core.describe.fields import Found, Reader, did_you_mean, read_map
@@ -226,7 +228,8 @@ class Taker:
                 return None if kept is None else lambda: gathered.flavors.append(kept)
             case "ClusterQueue":
                 budgets = read_budgets(report, node, about.annotations)
-                queue = cluster_queue(report, name, spec, budgets)
+                aging = read_aging(report, node, about.annotations)
+                queue = replace(cluster_queue(report, name, spec, budgets), aging=aging)
                 return lambda: gathered.queues.append(queue)
             case "Cohort":
                 group = cohort(report, name, spec)

@@ -27,6 +27,13 @@ class Limit(Struct, frozen=True, omit_defaults=True):
         )
 
 
+class Aging(Struct, frozen=True, omit_defaults=True):
+    """How the priority of waiting work rises: by so much an hour, and at most by so much."""
+
+    per_hour: int = 0
+    most: int = 0
+
+
 class Limits(Struct, frozen=True, omit_defaults=True):
     """Limits of each person and each project; those named have numbers of their own.
 
@@ -47,6 +54,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     promises: int = PROMISES_AT_ONCE
     stops_per_day: int = 0
     stops_per_hour: int = 0
+    aging: Aging = Aging()
     protected_ms: int = 0
     protected_gpus: int = 0
 

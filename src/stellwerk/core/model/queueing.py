@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from stellwerk.core.model.admission import AdmissionCheck
 from stellwerk.core.model.budgets import Budget
+from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.placement import Toleration
 from stellwerk.core.model.selectors import Requirement, Selector
@@ -116,6 +117,7 @@ class ClusterQueue(Struct, frozen=True, omit_defaults=True):
     checks: tuple[CheckRule, ...] = ()
     stop: StopPolicy = "None"
     budgets: tuple[Budget, ...] = ()
+    aging: Aging | None = None
 
 
 class Cohort(Struct, frozen=True, omit_defaults=True):

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stellwerk.core.model.ids import ShapeId
+from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Ever, ever
 from stellwerk.core.place.near import Labels, Near, Where
 from stellwerk.core.place.room import Room, capacity
 from stellwerk.core.queue.quota import Quota
-from stellwerk.core.view import ClusterView
+from stellwerk.core.view import ClusterView, ShapeView
 
 Key = tuple[ShapeId, int, bool]
 """A shape's alternative, without the nodes it avoids (True) or with them."""
@@ -152,7 +153,8 @@ class Memory:
     of its tree and of the rooms it can't start, and with which head, ``short`` the same where rooms
     don't matter, and ``told_bound`` when nothing new was to be told of it. At ``recheck`` somebody
     may be stopped for it who is spared. ``asked`` is what quota said in which state of its tree,
-    ``now_ms`` when all this was last looked at.
+    ``aged`` the order of a shape's heads as they have risen, ``now_ms`` when all this was last
+    looked at.
     """
 
     def __init__(self) -> None:
@@ -168,6 +170,7 @@ class Memory:
         self.told_bound: dict[ShapeId, tuple[object, ...]] = {}
         self.recheck: dict[ShapeId, int] = {}
         self.asked: dict[ShapeId, tuple[int, object]] = {}
+        self.aged: dict[ShapeId, tuple[ShapeView, int, Aging, ShapeView]] = {}
 
     def placements(self, decided: object) -> None:
         """Takes the decisions about placements: with others, verdicts on whole shapes are void."""
@@ -206,4 +209,5 @@ class Memory:
     def forget_bound(self) -> None:
         """Drops what was found for shapes that quota binds."""
         self.bound, self.short, self.told_bound, self.recheck = {}, {}, {}, {}
+        self.aged = {}
         self.asked = {}

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heapreplace
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.place.past import Past
 from stellwerk.core.queue.shares import Share
-from stellwerk.core.view import ShapeView
+from stellwerk.core.view import Head, ShapeView
 
 Turn = tuple[tuple[Share, ...], int, int]
 Line = tuple[float, int, int, int]
@@ -27,10 +27,12 @@ class Turns:
         shapes: Sequence[ShapeView],
         share: Callable[[Shape], tuple[Share, ...]],
         past: Callable[[Shape], Past | None],
+        rises: Callable[[Shape, Head], int] = lambda _shape, _head: 0,
     ) -> None:
         self._shapes = shapes
         self._share = share
         self._past = past
+        self._rises = rises
         self._at = [0] * len(shapes)
         self._lines: list[list[Line]] = []
         by_queue: dict[str, list[Line]] = {}
@@ -93,7 +95,8 @@ class Turns:
 
     def _line(self, i: int, used: float) -> Line:
         head = self._shapes[i].heads[self._at[i]]
-        return used, -head.priority, head.order, i
+        risen = self._rises(self._shapes[i].shape, head)
+        return used, -head.priority - risen, head.order, i
 
     def _turn(self, line: list[Line]) -> Turn:
         _, priority, order, i = line[0]
