@@ -187,7 +187,7 @@ class _Cycle:
             quotas.note(queue, head, shape.id, room_state)
         self.blocked[shape.id] = None
         overtaken = self._is_overtaken(head)
-        allowed = quotas.wheres(queue, shape)[:1]
+        allowed = quotas.wheres(queue, shape)[:1] if overtaken else []
         if quotas.keep(queue, shape, overtaken=overtaken):
             for where in allowed:
                 self._keep_room(head, shape, quotas.by_flavor.bounded(where))

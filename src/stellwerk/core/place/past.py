@@ -5,6 +5,7 @@ What is begun in a cycle counts in advance, so that LocalQueues take turns withi
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 from stellwerk.core.model.holding import Holding
@@ -30,6 +31,18 @@ class PastOrder:
         self._rules = quota.objects.settings.past_use
         self._weighed: dict[str, float] = {}
 
+    @cached_property
+    def _by_local_queue(self) -> dict[str, dict[str, float]]:
+        """Past use of those that are meant by the names that work gave its queues."""
+        found: dict[str, dict[str, float]] = {}
+        for name, amounts in self._past_use.items():
+            local = self._quota.local_queue(name)
+            if local is not None:
+                used = found.setdefault(local.key, {})
+                for resource, amount in amounts.items():
+                    used[resource] = used.get(resource, 0.0) + amount
+        return found
+
     def of(self, shape: Shape) -> Past | None:
         """What its LocalQueue used before; None where its queue doesn't go by that."""
         door = self._quota.door(shape.queue) if self._rules is not None else None
@@ -40,11 +53,7 @@ class PastOrder:
             return None
         found = self._weighed.get(local.key)
         if found is None:
-            used: dict[str, float] = {}
-            for name, amounts in self._past_use.items():
-                if self._quota.local_queue(name) is local:
-                    for resource, amount in amounts.items():
-                        used[resource] = used.get(resource, 0.0) + amount
+            used = self._by_local_queue.get(local.key, {})
             found = self._weighed[local.key] = weighed(local, used, self._rules)
         return Past(door.queue.name, found)
 
