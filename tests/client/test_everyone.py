@@ -104,11 +104,8 @@ def test_what_somebody_has_asked_for_lasts_until_they_take_it_back(world: World)
     """Through restarts of the service; a number that is somebody else's by now asks nothing."""
     assert world.everyone.answer(1001, "status")["kept"] is False
     assert world.everyone.look() is None
-    assert world.everyone.answer(1001, "start") == {
-        "kept": True,
-        "server": "/run/s.sock",
-        "refused": "",
-    }
+    told = {"kept": True, "server": "/run/s.sock", "refused": "", "failed": ""}
+    assert world.everyone.answer(1001, "start") == told
     assert "hasn't named cyd" in str(world.everyone.answer(1002, "start")["refused"])
     assert world.everyone.answer(1001, "ada; reboot") == {
         "refused": "ask for start, stop or status"
@@ -141,6 +138,8 @@ def test_one_that_ends_is_started_ever_more_seldom(world: World) -> None:
         world.said[-1]
         == "the runtime of user 1001 ended with 3; again in 16 s; error[x] no home[1m"
     )
+    told = world.everyone.answer(1001, "status")
+    assert (told["kept"], told["failed"]) == (True, "error[x] no home[1m")
     world.does = "exit 0"
     world.everyone.look()
     world.waits()
@@ -150,6 +149,8 @@ def test_one_that_ends_is_started_ever_more_seldom(world: World) -> None:
     world.everyone.look()
     assert world.said[-1].startswith("not started for user 1001: the administrator hasn't named")
     assert len(world.started) == 5
+    told = world.everyone.answer(1001, "start")
+    assert told["kept"] is False, "so that who has asked starts their own"
 
 
 def test_whoever_asks_is_known_by_the_kernel_and_nobody_is_waited_for(tmp_path: Path) -> None:

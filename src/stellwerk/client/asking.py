@@ -16,10 +16,11 @@ MOST = 4096
 
 
 class Said(NamedTuple):
-    """What it answers: whether one's runtime is kept there, or why that may not be."""
+    """What it answers: whether one's runtime is kept there, why that may not be, why it failed."""
 
     kept: bool = False
     refused: str = ""
+    failed: str = ""
 
 
 def ask_at(env: Mapping[str, str]) -> str:
@@ -66,4 +67,6 @@ def _is_for(told: Mapping[str, object], server: str) -> bool:
 
 
 def _said(told: Mapping[str, object]) -> Said:
-    return Said(told.get("kept") is True, str(told.get("refused") or ""))
+    return Said(
+        told.get("kept") is True, str(told.get("refused") or ""), str(told.get("failed") or "")
+    )

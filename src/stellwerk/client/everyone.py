@@ -97,6 +97,7 @@ class Kept:
         self.begun_s = -LASTED_S
         self.due_s = -LASTED_S
         self.delay_s = RETRY_FIRST_S
+        self.failed = ""
 
     def ended(self, status: int, now_s: float) -> None:
         """It has ended: when it is tried again. With 0 another one is there already."""
@@ -151,12 +152,15 @@ class Everyone:
             Path(self._service.folder, str(uid)).write_text(account.name + "\n", "utf-8")
             if uid not in self.kept:
                 self._say(f"{account.name} has asked for their runtime")
-            kept = self.kept.setdefault(uid, Kept())
-            if kept.process is None:
-                kept.due_s, kept.delay_s = kept.begun_s + RETRY_FIRST_S, RETRY_FIRST_S
+            asked = self.kept.setdefault(uid, Kept())
+            if asked.process is None:
+                asked.due_s, asked.delay_s = asked.begun_s + RETRY_FIRST_S, RETRY_FIRST_S
         elif word not in {"start", "status"}:
             return {"refused": "ask for start, stop or status"}
-        return {"kept": uid in self.kept, "server": self._service.server, "refused": refused}
+        kept = self.kept.get(uid)
+        failed = kept.failed if kept is not None and kept.process is None else ""
+        told = {"kept": kept is not None and not refused, "refused": refused, "failed": failed}
+        return {**told, "server": self._service.server}
 
     def _forget(self, uid: int) -> None:
         kept = self.kept.pop(uid, None)
@@ -184,6 +188,7 @@ class Everyone:
         status = int(kept.process.returncode)
         said = _collect(kept.process)
         kept.ended(status, now_s)
+        kept.failed = (said or f"it ended with {status}") if status else ""
         if status:
             ended = f"the runtime of user {uid} ended with {status}"
             self._say(f"{ended}; again in {kept.due_s - now_s:.0f} s" + (said and f"; {said}"))
@@ -200,6 +205,7 @@ class Everyone:
             kept.process = self._start(account, self._service.server)
         except OSError as error:
             kept.ended(1, now_s)
+            kept.failed = str(error)
             self._say(f"the runtime of {account.name} can't be started: {error}")
         else:
             if kept.process.stderr is not None:

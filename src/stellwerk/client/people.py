@@ -72,7 +72,7 @@ class PeopleCalls(Requests):
                 self.tell(f"{status.owner} runs this server: stw agent start has it work as you")
             return False
         kept = import_module("stellwerk.client.asking").ask("start", path)
-        if kept is not None and kept.kept:
+        if kept is not None and kept.kept and not kept.failed:
             return True
         return cast(bool, guest.start(self.settings, status))
 

@@ -32,12 +32,12 @@ def start() -> None:
     """Start it and keep it connected. `stw run` does this by itself."""
     client, status, folder = _here()
     said = asking.ask("start", client.transport.path)
-    if said is not None and said.kept:
+    if said is not None and said.kept and not said.failed:
         narrate(f"the machine keeps it for you, also after a restart, for {status.owner}'s server")
         narrate("next: stw run task.yaml")
         return
     if said is not None:
-        narrate(f"the machine doesn't keep it for you: {said.refused}")
+        narrate(f"the machine doesn't keep it for you: {said.refused or said.failed}")
     if not guest.start(client.settings, status):
         narrate(f"already running, pid {guest.pid_of(folder)}")
         return
@@ -71,6 +71,8 @@ def status(output: Output) -> None:
         narrate(f"the server {'can' if known else 'can not'} start work as you")
         if kept:
             narrate("the machine keeps it for you, also after a restart")
+        if said is not None and (said.failed or said.refused):
+            narrate(f"  | the machine can't start it: {said.failed or said.refused}")
         for line in tail(os.path.join(folder, guest.LOG), TOLD_LINES) if not known else ():
             narrate(f"  | {line}")
         return
