@@ -245,6 +245,7 @@ ADDRESSES = {
     "/v1/workloads/{ref}/release",
     "/v1/workloads/{ref}/priority",
     "/v1/workloads/{ref}/lost",
+    "/v1/workloads/{ref}/move",
     "/v1/workloads/{ref}/check",
     "/v1/workloads/{ref}/rerun",
     "/v1/workloads/{ref}/exec",

@@ -147,6 +147,22 @@ def test_hold_release_and_priority(stage: Stage) -> None:
     assert (lost.status, lost.json["code"]) == (409, "phase/reachable")
 
 
+def test_what_can_not_be_moved_goes_on(stage: Stage) -> None:
+    """Where it is, or to what isn't there; what waits isn't moved either."""
+    running, held = stage.submit("true"), stage.submit("true", held=True)
+    stage.started(running["id"])
+    cluster = stage.get(f"/v1/workloads/{running['id']}").json["runs"][0]["cluster"]
+    for id, to, why in (
+        (running["id"], {"cluster": cluster}, "it is there already"),
+        (running["id"], {"cluster": "moon"}, "there is no cluster moon"),
+        (held["id"], {"cluster": cluster}, "it is Held"),
+    ):
+        refused = stage.post(f"/v1/workloads/{id}/move", to)
+        assert (refused.status, refused.json["code"]) == (409, "phase/not-movable")
+        assert why in refused.json["detail"]
+    assert stage.get(f"/v1/workloads/{running['id']}").json["runs"][0]["notice"] == ""
+
+
 def test_a_repeated_key_is_the_same_request(stage: Stage) -> None:
     """A client that lost the answer asks again and gets the same workload."""
     first = stage.submit(key="k1")

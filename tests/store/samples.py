@@ -65,7 +65,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.NoticeWithdrawn(RUN),
     ev.ReachabilityChanged(RUN, reachable=False),
     ev.RunEnded(RUN, RunEnd("exited", code=1, last_lines=("naïve\n", "\x00")), WHY),
-    ev.Requeued(W1, WHY, 5, charged=True, shape=a_shape()),
+    ev.Requeued(W1, WHY, 5, charged=True, shape=a_shape(), then=a_shape()),
     ev.NodeQuarantined("lab", "n1", WHY),
     ev.NodeResumed("lab", "n1"),
     ev.ClusterDrained("lab", ("n1",), 5_000),

@@ -65,6 +65,7 @@ TABLE: dict[str, Entry] = {
     "check": Entry(
         "stellwerk.cli.commands.check", "answer an admission check for what waits", COURSE
     ),
+    "move": Entry("stellwerk.cli.commands.move", "have a job go on at another place", COURSE),
     "lost": Entry(
         "stellwerk.cli.commands.course", "give up runs on machines out of reach", COURSE, "lost"
     ),

@@ -363,6 +363,10 @@ class Client(
         body |= {} if priority is None else {"priority": priority}
         return self._order("/v1/workloads/change", ChangedMany, body, key=key, timeout_s=600)
 
+    def move(self, name: str, cluster: str, node: str = "") -> Changed:
+        """Has what runs save and go on at another place."""
+        return self._verb(name, "move", {"cluster": cluster, "node": node})
+
     def declare_lost(self, name: str) -> Changed:
         """Says that a run on an unreachable machine is over, so that it may be replaced."""
         return self._verb(name, "lost")

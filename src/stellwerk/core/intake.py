@@ -18,6 +18,7 @@ from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload
 from stellwerk.core.of_no_workload import on_command_of_none
+from stellwerk.core.moving import asks_then, on_move
 from stellwerk.core.place.candidates import serves
 from stellwerk.core.recover.blame import blame, quarantine
 from stellwerk.core.recover.outcome import node_of, outcome
@@ -59,6 +60,8 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         case cmd.SetPriority():
             if workload.phase in {"Pending", "Held"}:
                 return [ev.PriorityChanged(command.id, command.priority)]
+        case cmd.Move():
+            return on_move(state, command, actor)
         case cmd.DeclareLost():
             return _declare_lost(state, workload, actor)
         case _:
@@ -283,6 +286,8 @@ def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int)
     shape = state.shapes[workload.shape].shape
     clusters = [state.clusters[name] for name in sorted(state.clusters)]
     reason, follows = outcome(workload, run, end, shape, now_ms, clusters)
+    if isinstance(follows, ev.Requeued):
+        follows = asks_then(state, workload, run, shape, follows)
     if isinstance(follows, ev.Requeued) and (why := rejected(workload)) is not None:
         follows = ev.Held(workload.id, why)
     cluster = run.allocation.cluster

@@ -57,6 +57,7 @@ RULES: dict[str, Rule] = {
     "POST /v1/workloads/{ref}/release": _on_workload("steer"),
     "POST /v1/workloads/{ref}/priority": _on_workload("steer"),
     "POST /v1/workloads/{ref}/lost": _on_workload("steer"),
+    "POST /v1/workloads/{ref}/move": _on_workload("steer"),
     "POST /v1/workloads/{ref}/check": _GOVERN,
     "POST /v1/workloads/{ref}/rerun": _on_workload("steer"),
     "POST /v1/workloads/change": _EACH,

@@ -238,6 +238,15 @@ REFUSALS = {
     "cluster_in_use": Entry(
         "ended", "you", "{cluster} has runs that go on: {runs}", "`stw cluster drain {cluster}`"
     ),
+    "moved": Entry(
+        "turn",
+        "time",
+        "{actor} has it go on at {to}",
+        "nothing to do; it resumes there from its last checkpoint",
+    ),
+    "not_movable": Entry(
+        "ended", "you", "it can't be moved: {why}", "`stw show` tells where it is and how it is"
+    ),
     "already_over": Entry(
         "ended", "you", "it is already over", "`stw show` tells how; `stw rerun` starts it again"
     ),

@@ -91,6 +91,14 @@ class DeclareLost(Struct, frozen=True, tag="declare-lost"):
     id: WorkloadId
 
 
+class Move(Struct, frozen=True, tag="move", omit_defaults=True):
+    """Have a run save and go on at another place: a cluster, or one node of it."""
+
+    id: WorkloadId
+    cluster: str
+    node: str = ""
+
+
 class ResumeNode(Struct, frozen=True, tag="resume-node"):
     """A person says that a quarantined node works again."""
 
@@ -177,6 +185,7 @@ Command = (
     | Release
     | SetPriority
     | DeclareLost
+    | Move
     | SetCheck
     | ResumeNode
     | DrainCluster

@@ -185,7 +185,8 @@ class RunEnded(Struct, frozen=True, tag="run-ended"):
 class Requeued(Struct, frozen=True, tag="requeued"):
     """A workload whose run ended goes back to its queue, not to start before ``not_before_ms``.
 
-    ``shape`` is what it asks for from now on, if that is something else than before.
+    ``shape`` is what it asks for from now on, if that is something else than before, and ``then``
+    what it asks for again when its next run is over.
     """
 
     id: WorkloadId
@@ -193,6 +194,7 @@ class Requeued(Struct, frozen=True, tag="requeued"):
     not_before_ms: int = 0
     charged: bool = False
     shape: Shape | None = None
+    then: Shape | None = None
 
 
 class NodeQuarantined(Struct, frozen=True, tag="node-quarantined"):

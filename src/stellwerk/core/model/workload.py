@@ -9,7 +9,7 @@ from stellwerk.core.model.gates import After, ArrayPart, Gate
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.resources import Allocation
+from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.task import AbortRule
 
 Phase = Literal[
@@ -149,7 +149,8 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     from its turn: those named in ``after``, or others of its ``array``. ``claim`` is what it was
     promised while those who are in its way are stopped. ``checks`` are what was said of its last
     claim, ``check_retries`` how often it was put back for them in a row. ``executed_ms`` is what
-    its ended runs took together.
+    its ended runs took together. ``shape_after`` is what it asks for again when its next run is
+    over.
     """
 
     id: WorkloadId
@@ -184,6 +185,7 @@ class Workload(Struct, frozen=True, omit_defaults=True):
     after: tuple[After, ...] = ()
     array: ArrayPart | None = None
     claim: Claim | None = None
+    shape_after: Shape | None = None
     checks: tuple[CheckState, ...] = ()
     check_retries: int = 0
     executed_ms: int = 0

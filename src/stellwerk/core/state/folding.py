@@ -166,6 +166,7 @@ def _fold_queue(state: State, at_ms: int, actor: str, event: QueueEvent) -> None
             changed = state.change(
                 workload,
                 shape=workload.shape if shape is None else state.move_to(shape, workload),
+                shape_after=event.then,
                 phase="Pending",
                 reasons=(event.reason,),
                 queued_ms=at_ms,
