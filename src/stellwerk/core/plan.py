@@ -21,7 +21,7 @@ from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.by_flavor import ByFlavor, unbound
 from stellwerk.core.place.checking import checking
 from stellwerk.core.place.decide import Chosen, chosen, rank
-from stellwerk.core.place.fewer import at_least, most_of
+from stellwerk.core.place.fewer import at_least, fits_in, most_of
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.keeping import Keeping, Kept
 from stellwerk.core.place.limited import Limited, charged
@@ -30,7 +30,7 @@ from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, quotas_of
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.place.staying import stayed
 from stellwerk.core.place.telling import Telling
-from stellwerk.core.place.turns import Turns
+from stellwerk.core.place.turns import turns_of
 from stellwerk.core.queue.entries import QueueState
 from stellwerk.core.queue.quota import Door
 from stellwerk.core.version import CORE_VERSION
@@ -107,13 +107,9 @@ class _Cycle:
         self._keep_promises()
         for kept in self.keeping.reserve():
             self._changes(kept.cluster, kept.parts)
-        shapes, quotas = by_age(self.view, self.memory, self._aging), self.quotas
+        shapes = by_age(self.view, self.memory, self._aging)
         self.view = replace(self.view, shapes=shapes)
-        if quotas is None:
-            turns = Turns(shapes, lambda _: (), lambda _: None, self._risen)
-        else:
-            turns = Turns(shapes, quotas.share, quotas.past.of, self._risen)
-        more = False
+        turns, more = turns_of(shapes, self.quotas, self._risen), False
         while turns and self.starts < STARTS_PER_CYCLE:
             i, at = turns.next()
             shape = shapes[i]
@@ -144,7 +140,7 @@ class _Cycle:
             there = bounded
             if rooms is not None:
                 there = unbound(ByFlavor(self.bounded.on(rooms)), shape.shape)
-            size = most_of(shape, partial(_fitting, there))
+            size = most_of(shape, partial(fits_in, there))
             if size is not None:
                 self._start(head, shape, size[0], there, whose)
                 return True
@@ -402,7 +398,3 @@ class _Cycle:
                 due = (shape.heads[0].queued_ms + OVERTAKEN_MS, again_ms)
                 times += [one for one in due if one > now_ms]
         return min(times, default=0)
-
-
-def _fitting(bounded: Bounded, shape: ShapeView) -> bool | None:
-    return True if bounded.fitting(shape.shape, shape.id) else None

@@ -8,6 +8,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from stellwerk.core.model.ids import ShapeId
+from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.view import ShapeView
 
 T = TypeVar("T")
@@ -41,3 +42,8 @@ def most_of(shape: ShapeView, fits: Callable[[ShapeView], T | None]) -> tuple[Sh
         else:
             best, low = (one, found), count + 1
     return best
+
+
+def fits_in(bounded: Bounded, shape: ShapeView) -> bool | None:
+    """True where a shape fits now; None where it doesn't."""
+    return True if bounded.fitting(shape.shape, shape.id) else None

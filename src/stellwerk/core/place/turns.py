@@ -11,12 +11,16 @@ from heapq import heapify, heappop, heapreplace
 
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.place.past import Past
+from stellwerk.core.place.quotas import Quotas
 from stellwerk.core.queue.shares import Share
 from stellwerk.core.view import Head, ShapeView
 
 Turn = tuple[tuple[Share, ...], int, int]
 Line = tuple[float, int, int, int]
 """Past use, priority, age, and which shape it is."""
+
+
+Rises = Callable[[Shape, Head], int]
 
 
 class Turns:
@@ -27,7 +31,7 @@ class Turns:
         shapes: Sequence[ShapeView],
         share: Callable[[Shape], tuple[Share, ...]],
         past: Callable[[Shape], Past | None],
-        rises: Callable[[Shape, Head], int] = lambda _shape, _head: 0,
+        rises: Rises,
     ) -> None:
         self._shapes = shapes
         self._share = share
@@ -101,3 +105,10 @@ class Turns:
     def _turn(self, line: list[Line]) -> Turn:
         _, priority, order, i = line[0]
         return self._share(self._shapes[i].shape), priority, order
+
+
+def turns_of(shapes: Sequence[ShapeView], quotas: Quotas | None, rises: Rises) -> Turns:
+    """The turns of a cycle; without queues priority and age decide."""
+    if quotas is None:
+        return Turns(shapes, lambda _: (), lambda _: None, rises)
+    return Turns(shapes, quotas.share, quotas.past.of, rises)
