@@ -135,6 +135,21 @@ def test_a_drained_job_goes_on_elsewhere_from_its_last_step(person: Person) -> N
     assert job.where[0] == name
 
 
+def test_a_job_is_moved_and_goes_on_from_its_last_step(person: Person) -> None:
+    """To the machine that was named; to where it can't be it is refused, and goes on."""
+    job = Training(person)
+    job.until(lambda: job.steps(1)[1][2:], "three steps")
+    name, _, _ = job.where
+    (other,) = {"pc01", "pc02"} - {name}
+    refused = person.stw("move", "train", "--to", "lab/pc09", code=None)
+    assert not refused.strip()
+    person.stw("move", "train", "--to", f"lab/{other}")
+    job.until(lambda: job.steps(2)[1], "a step of the second run")
+    assert job.steps(2)[0] == job.steps(1)[1][-1]
+    assert job.where[0] == other
+    assert f"has it go on at lab/{other}" in person.stw("story", "train")
+
+
 def test_a_lost_machine_leaves_what_is_at_home(person: Person) -> None:
     """While it is silent nothing is begun; given up, the job goes on from the copy, and says so."""
     job = Training(person)

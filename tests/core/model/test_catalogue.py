@@ -39,6 +39,7 @@ SAMPLE: dict[str, str | int] = {
     "other": "llm-eval",
     "other_bytes": 12 << 30,
     "used_bytes": 21 << 30,
+    "to": "k017/pc03",
     "cluster": "atlas",
     "command": "nvcc",
     "data": "imgs",
