@@ -42,6 +42,7 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     queue: str = ""
     gpu_memory: str = ""
     time_limit: str = ""
+    min_nodes: str = ""
     checkpoint_grace: str = ""
     protected: str = ""
     idle_limit: str = ""
