@@ -53,13 +53,18 @@ class Lab(Person):
         launcher: str = "",
         each: int = 0,
         setup: str = "",
+        cut_off_after: str = "",
         **more: str,
     ) -> None:
         """Submits a script for two machines, with the programs beside this file as its code."""
         code = self.work / "code"
         if not code.exists():
             shutil.copytree(PROGRAMS, code, ignore=shutil.ignore_patterns("__pycache__"))
-        labels = {"launcher": launcher, "processes-per-node": each or ""}
+        labels = {
+            "launcher": launcher,
+            "processes-per-node": each or "",
+            "cut-off-after": cut_off_after,
+        }
         written = ", ".join(f"stellwerk/{key}: '{value}'" for key, value in labels.items() if value)
         indented = "".join(f"  {line}\n" for line in script.splitlines())
         envs = {"OMP_NUM_THREADS": "1", **more}
@@ -351,3 +356,27 @@ def test_a_notice_has_all_machines_save_and_the_job_goes_on_from_there(lab: Lab)
         losses(lab.stw("logs", "job", "--rank", "0", "--run", str(number))) for number in (1, 2)
     )
     assert min(second) == max(first) + 1
+
+
+def test_who_is_cut_off_is_told_to_the_others_and_the_job_goes_on_when_it_is_back(
+    lab: Lab, one: Computer, other: Computer
+) -> None:
+    """They are asked, since only the way to the control plane might be cut; they end with notice,
+    and that machine's name is the reason. Nothing is started in its place meanwhile.
+    """
+    lab.gang(WAIT, launcher="node", cut_off_after="2s")
+    both_up(lab)
+    other.restart_sshd()
+    other.cut()
+    try:
+        wait_until(lambda: lab.show("job")["runs"][0]["notice"], "a notice", PATIENCE_S)
+        told = lab.stw("show", "job")
+        assert f"{other.address} was cut off from its other machines for 2 s" in told
+        assert ended(one)
+        assert len(lab.show("job")["runs"]) == 1
+        assert not ended(other)
+    finally:
+        other.mend()
+    wait_until(lambda: len(lab.show("job")["runs"]) == 2, "the next run", PATIENCE_S)
+    go(one, other)
+    assert lab.over()["runs"][0]["end"]["put_back"]

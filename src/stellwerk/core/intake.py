@@ -3,7 +3,7 @@
 Every function reads the state and returns events; the caller folds them before it asks again.
 """
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
@@ -17,8 +17,8 @@ from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId, WorkloadId, run_id, workload_of
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload
-from stellwerk.core.of_no_workload import on_command_of_none
 from stellwerk.core.moving import asks_then, on_move
+from stellwerk.core.of_no_workload import on_command_of_none
 from stellwerk.core.place.candidates import serves
 from stellwerk.core.recover.blame import blame, quarantine
 from stellwerk.core.recover.outcome import node_of, outcome
@@ -110,8 +110,10 @@ def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
                 how="start_refused", message=f"{report.code}: {report.message}", ended_at_ms=now_ms
             )
             return _ended(state, state.workloads[workload_of(report.run)], run, end, now_ms)
+        case rep.MachineCutOff():
+            return _on_told(state, report, "preempt")
         case rep.RuleHeld():
-            return _on_rule_held(state, report)
+            return _on_told(state, report, "abort")
         case rep.RunWarned():
             run = _live(state, report.run, report.generation)
             return [] if run is None or run.notice else [ev.RunWarned(run.id, report.reason)]
@@ -181,8 +183,10 @@ def _is_about(run: Run, report: rep.Reachability | rep.Inventory) -> bool:
     return not report.nodes or all(node in report.nodes for node in nodes)
 
 
-def _on_rule_held(state: State, report: rep.RuleHeld) -> list[ev.Event]:
-    """Gives notice to a run whose abort rule holds, unless it must stop already."""
+def _on_told(
+    state: State, report: rep.RuleHeld | rep.MachineCutOff, why: Literal["abort", "preempt"]
+) -> list[ev.Event]:
+    """Gives notice to a run that shouldn't go on for a reason, unless it must stop already."""
     run = _live(state, report.run, report.generation)
     if run is None or run.notice:
         return []
@@ -190,7 +194,7 @@ def _on_rule_held(state: State, report: rep.RuleHeld) -> list[ev.Event]:
     if workload.cancelling:
         return []
     grace_ms = workload.policies.grace_ms
-    return [ev.NoticeGiven(run.id, "abort", grace_ms, report.reason, run.copy_ms)]
+    return [ev.NoticeGiven(run.id, why, grace_ms, report.reason, run.copy_ms)]
 
 
 def _on_copy_timed(state: State, report: rep.CopyTimed, now_ms: int) -> list[ev.Event]:

@@ -102,6 +102,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     term_signals: tuple[tuple[int, int], ...] = ()
     recover_on_exit_codes: tuple[int, ...] = ()
     time_limit_ms: int = 0
+    cut_off_ms: int = 0
     shell: Literal["snapshot", "interactive"] = "snapshot"
     log_limit_bytes: int = 0
     allocation: Allocation | None = None

@@ -22,6 +22,9 @@ from stellwerk.engine.gpu_environment import gpu_environment
 from stellwerk.store import Store
 from stellwerk.store.errors import refusal
 
+CUT_OFF_MS = 9 * 60_000
+"""So long the machines of a run wait for one that is cut off: NCCL gives up after ten minutes."""
+
 LOOPBACK = "127.0.0.1"
 AT_ONCE_MS = 24 * 3_600_000
 """Longer than any grace."""
@@ -121,6 +124,7 @@ def build_order(
         setup_inputs=task.setup_inputs,
         image=image_of(task.resources[alternative]),
         grace_ms=workload.policies.grace_ms,
+        cut_off_ms=CUT_OFF_MS if task.cut_off_after_ms is None else task.cut_off_after_ms,
         term_signals=_term_signals(task),
         recover_on_exit_codes=workload.policies.recover_on_exit_codes,
         time_limit_ms=workload.limit_ms,

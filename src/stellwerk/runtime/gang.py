@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Optional
 from .files import JSONObject
 from .launches import Launches
 from .loop import Loop
+from .network import own_addresses
 from .ranks import Processes
 from .spec import Spec
 from .system import now_ms
@@ -44,6 +45,7 @@ class Barrier:
         self._door: Optional[Door] = None
         self._search: Optional[Search] = None
         self.failed_at_ms: Optional[int] = None
+        self._addresses = own_addresses() if gang is not None else []
         self._gang = gang
         self._hands = hands
         self._told: dict[str, str] = {}
@@ -98,6 +100,7 @@ class Barrier:
             "released": self.released,
             "port": ready.meeting_port if ready is not None else "",
             "failed_at_ms": self.failed_at_ms,
+            "addresses": self._addresses,
             "door": self._door.as_json() if self._door is not None else None,
             "ways": self._search.found if self._search is not None else None,
             **self._hands.launches.as_json(),

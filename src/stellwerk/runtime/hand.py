@@ -20,6 +20,7 @@ agent, wrappers and jobs go on. Spoken over standard input and output, see `mess
 | `shares` | `folder`, `word` | `same` |
 | `lend` | `workload`, `folder`, `pace` | `bytes` |
 | `let_go` | `workload` | |
+| `reach_out` | `addresses`, `ports` | `reached`: whether anybody answers at one of them |
 | `put_in_place` | `workload`, `entries` (the name of a list as content), `folder` | |
 | `channel` | `number`; only where a machine dials out | |
 | `left` | `kind` (`runs`, `outputs`, `checkpoints`), or `run` | `left`: [name, bytes]; `is` |
@@ -51,7 +52,7 @@ _WAITING = 16
 """Requests that may wait; more of them wait in the connection."""
 
 
-_SLOW = {"left", "strays", "sweep", "settled", "hold", "lend", "put_in_place"}
+_SLOW = {"left", "strays", "sweep", "settled", "hold", "lend", "put_in_place", "reach_out"}
 
 
 def _operation(op: str) -> Optional[Operation]:
@@ -64,6 +65,10 @@ def _operation(op: str) -> Optional[Operation]:
         from .hand_carrying import OPERATIONS as CARRYING
 
         return CARRYING[op]
+    if op == "reach_out":
+        from .hand_reaching import reach_out
+
+        return reach_out
     if op == "leave":
         from .hand_leaving import leave
 

@@ -58,6 +58,7 @@ SAMPLE: dict[str, str | int] = {
     "filter": "TaintToleration",
     "flavor": "h100",
     "for_ms": 120_000,
+    "after_ms": 540_000,
     "free": "2",
     "gain": 12,
     "held": "300 GB",

@@ -175,6 +175,13 @@ GOING_BACK = {
         "the job asked to be put back[ (exit code {exit_code})]",
         "nothing to do; it resumes from its last checkpoint",
     ),
+    "machine_cut_off": Entry(
+        "turn",
+        "owner",
+        "{node} was cut off from its other machines for {after_ms}, so they were told to end",
+        "it goes on when {node} is back, from its last checkpoint; if it never will be, "
+        "`stw lost NAME`",
+    ),
     "preempted": Entry(
         "turn",
         "time",

@@ -118,6 +118,15 @@ class RuleHeld(Struct, frozen=True, tag="rule-held"):
     reason: Reason
 
 
+class MachineCutOff(Struct, frozen=True, tag="machine-cut-off"):
+    """A machine of a gang has been silent for long, and none of the others reaches it."""
+
+    cluster: str
+    run: RunId
+    generation: int
+    reason: Reason
+
+
 class RunWarned(Struct, frozen=True, tag="run-warned"):
     """A run was seen to do what may end it, if it goes on."""
 
@@ -137,4 +146,5 @@ Report = (
     | CopyTimed
     | RuleHeld
     | RunWarned
+    | MachineCutOff
 )

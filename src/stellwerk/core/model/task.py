@@ -239,6 +239,7 @@ class Task(msgspec.Struct, frozen=True, tag="task", omit_defaults=True):
     placement: str | None = None
     wishes: Wishes | None = None
     move_after_ms: int | None = None
+    cut_off_after_ms: int | None = None  # 0: never
     notice_signals: tuple[NoticeSignal, ...] = ()
     abort_when: tuple[AbortRule, ...] = ()
     idle_limit_ms: int | None = None  # 0: none

@@ -52,6 +52,8 @@ class Part(NamedTuple):
     stands_in: bool = False
     launches: Mapping[str, tuple[int, str]] = {}
     launched: Mapping[str, int | None] = {}
+    addresses: tuple[str, ...] = ()
+    cut_off_ms: int = 0
 
     @property
     def end(self) -> RunEnd | None:
@@ -89,6 +91,8 @@ def part_of(cluster: str, said: JSONObject, ahead_ms: int = 0) -> Part | None:
         done_said=ended.get("done_said") is True,
         door=_door_of(far.get("door")),
         ways=far.get("ways"),
+        addresses=tuple(map(str, far.get("addresses") or ())),
+        cut_off_ms=int(gang.get("cut_off_ms") or 0),
         stands_in=far.get("stands_in") is True,
         launches=_launches_of(far.get("launches")),
         launched=dict(far.get("launched") or {}),

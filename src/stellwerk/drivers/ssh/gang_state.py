@@ -19,6 +19,7 @@ class Gang:
         self.go_sent = False
         self.taken_back = False
         self.is_waited_for = False
+        self.cuts: set[int] = set()
         self.under_way: set[tuple[str, ...]] = set()
 
     @property

@@ -12,7 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from stellwerk.core.model.ids import RunId
-from stellwerk.core.model.reports import Inventory, Report, RunSample, StartRefused
+from stellwerk.core.model.reports import (
+    Inventory,
+    Report,
+    RunSample,
+    StartRefused,
+)
 from stellwerk.drivers.agents.gang import (
     Host,
     Part,
@@ -26,6 +31,7 @@ from stellwerk.drivers.agents.gang import (
 )
 from stellwerk.drivers.agents.link import JSONObject
 from stellwerk.drivers.base import DriverError, StartOrder, StopOrder
+from stellwerk.drivers.ssh.gang_cuts import may_be_cut_off, mind_cut
 from stellwerk.drivers.ssh.gang_state import Gang, host_on, hosts_of
 from stellwerk.drivers.ssh.machine import NOTHING_MORE, Machine
 
@@ -134,6 +140,10 @@ class Gangs:
         self._up.pop(node, None)
         for run, gang in self._gangs.items():
             self._mind_silence(run, gang)
+            if (host := host_on(gang, node)) is not None and may_be_cut_off(gang, host):
+                self._do(
+                    mind_cut(self._cluster, run, gang, host, self._machines, self._up, self._tell)
+                )
 
     def _mind_silence(self, run: RunId, gang: Gang) -> None:
         if gang.may_be_taken_back and not gang.is_waited_for and self._silent_ones(gang):
@@ -232,6 +242,7 @@ class Gangs:
         gang = {
             "hosts": [{"node": host.node, "ranks": list(host.ranks)} for host in hosts],
             "host": index,
+            "cut_off_ms": order.cut_off_ms,
         }
         part = replace(
             order,
