@@ -297,6 +297,10 @@ def test_slices_are_given_out_and_their_card_is_not() -> None:
         (1, "A100", "1", -1),
     ]
     assert [device.health for device in node.devices] == ["sick", "sick", ""]
+    assert (
+        "GPU 0:1 gets nothing new: its driver asks for a reset: `nvidia-smi --gpu-reset -i 0`"
+        in (node.note)
+    )
     assert node.devices[2].usable_bytes == 40 * GIB - 600 * MIB
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stellwerk.core.inventory.gpu_faults import health_of
-from stellwerk.core.model.cluster import Cluster, Device, Node
+from stellwerk.core.model.cluster import Cluster, Device, Node, label_of
 from stellwerk.core.model.devices import find_device, kind_of_device
 from stellwerk.core.model.quantity import GIB, MIB, show_bytes
 from stellwerk.core.model.resources import IMAGES, NAMESPACES
@@ -108,7 +108,7 @@ def _claimed(claims: Sequence[Facts]) -> str:
     if memory := _sum_of(claims, "memory_bytes"):
         parts.append(show_bytes(memory))
     gpus = sorted({int(key) for one in claims for key in _gpus_of(one) if str(key).isdecimal()})
-    parts += [f"{show_bytes(_of_gpu(claims, index))} of GPU {index}" for index in gpus]
+    parts += [f"{show_bytes(_of_gpu(claims, index))} of GPU {label_of(index)}" for index in gpus]
     whose = ", ".join(sorted({str(one.get("user") or "?") for one in claims}))
     return f"taken by another Stellwerk ({whose}): {', '.join(parts) or 'nothing that counts'}"
 
@@ -199,14 +199,15 @@ def islands_of(gpus: Sequence[Facts]) -> dict[int, str]:
 
 def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | None:
     index = _number(gpu.get("index"))
-    health, fault = health_of(index, gpu)
+    card = gpu["part_of"] if type(gpu.get("part_of")) is int else -1
+    health, fault = health_of(index if card < 0 else card, gpu)
     if fault:
-        notes.append(f"GPU {index} gets nothing new: {fault}")
+        notes.append(f"GPU {label_of(index)} gets nothing new: {fault}")
     if gpu.get("trouble") and health != "gone":
-        notes.append(f"GPU {index} isn't given out: {gpu['trouble']}")
+        notes.append(f"GPU {label_of(index)} isn't given out: {gpu['trouble']}")
         return None
     if gpu.get("mig"):
-        notes.append(f"GPU {index} isn't given out: it is split into MIG slices")
+        notes.append(f"GPU {label_of(index)} isn't given out: it is split into MIG slices")
         return None
     product = str(gpu.get("name") or "")
     total = _number(gpu.get("memory_bytes"))
@@ -216,7 +217,7 @@ def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | Non
         known = find_device(product)
         total = known.memory_gib * GIB if known is not None else 0
         notes.append(
-            f"GPU {index} doesn't tell the size of its memory; "
+            f"GPU {label_of(index)} doesn't tell the size of its memory; "
             + (f"{product} is sold with {total // GIB} GiB" if total else "it isn't given out")
         )
         if not total:
@@ -230,7 +231,7 @@ def _device(gpu: Facts, runs: Collection[str], notes: list[str]) -> Device | Non
         vendor=str(gpu.get("vendor") or "nvidia"),
         reserved_bytes=min(_number(gpu.get("memory_reserved_bytes")), total),
         unified=gpu.get("unified") is True,
-        part_of=gpu["part_of"] if type(gpu.get("part_of")) is int else -1,
+        part_of=card,
         foreign_compute=any(
             each.get("computes") is True and each.get("run") not in runs
             for each in gpu.get("processes") or ()
@@ -245,14 +246,14 @@ def _foreign(index: int, gpu: Facts, total: int, runs: Collection[str], notes: l
     """Memory of a device that is in use and not by our runs."""
     used = gpu.get("memory_used_bytes")
     if used is None:
-        notes.append(f"GPU {index} doesn't tell how much of its memory is in use")
+        notes.append(f"GPU {label_of(index)} doesn't tell how much of its memory is in use")
         return 0
     ours = [each for each in gpu.get("processes") or () if each.get("run") in runs]
     others = [each for each in gpu.get("processes") or () if each.get("run") not in runs]
     if any(each.get("memory_bytes") is None for each in ours):
         if not others:
             return 0
-        notes.append(f"GPU {index} doesn't tell how much of its memory is whose")
+        notes.append(f"GPU {label_of(index)} doesn't tell how much of its memory is whose")
         ours = []
     foreign = _number(used) - sum(_number(each.get("memory_bytes")) for each in ours)
     return 0 if foreign < UNNOTICED_BYTES else min(foreign, total)

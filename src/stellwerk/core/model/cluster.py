@@ -19,6 +19,17 @@ Available = Literal["True", "False", "Unknown", ""]
 """A cluster's own word on whether it can be worked with; "" = nobody has said anything."""
 
 
+SLICES_FROM = 100
+"""The numbers of MIG slices: slice 2 of GPU 1 is 202."""
+
+
+def label_of(index: int) -> str:
+    """How people know a device by its number: ``1``, or ``1:2`` for slice 2 of GPU 1."""
+    if index < SLICES_FROM:
+        return str(index)
+    return f"{index // SLICES_FROM - 1}:{index % SLICES_FROM}"
+
+
 class Device(Struct, frozen=True, omit_defaults=True):
     """One accelerator. ``foreign_bytes`` is memory that processes outside Stellwerk hold on it.
 
@@ -56,8 +67,8 @@ class Device(Struct, frozen=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """How people know it: ``1``, or ``1:2`` for slice 2 of GPU 1."""
-        return f"{self.part_of}:{self.index % 100}" if self.part_of >= 0 else str(self.index)
+        """How people know it."""
+        return label_of(self.index)
 
 
 class Node(Struct, frozen=True, omit_defaults=True):
