@@ -155,6 +155,34 @@ def test_what_was_not_asked_is_refused_in_words() -> None:
         assert refused.reason.code == "check_not_asked"
 
 
+def test_what_does_not_get_ready_gives_its_quota_back_and_comes_later() -> None:
+    """Notice after the time, then a wait that doubles; beyond the limit it is held."""
+    hall = Hall(a_cluster("lab", a_node(cpus=4, memory_gib=64)))
+    rules = Requeuing(base_ms=10_000, limit=3)
+    hall.apply(
+        queueing(
+            a_queue("team", 4), settings=QueueSettings(requeuing=rules, ready_within_ms=60_000)
+        )
+    )
+    ready, slow = hall.submit(TWO, queue="team"), hall.submit(TWO, queue="team")
+    hall.settle()
+    hall.seen(ready)
+    for wait_ms in (10_000, 20_000, 40_000, 0):
+        hall.seen(slow, "SettingUp")
+        assert next_overdue_ms(hall.state) == hall.now_ms + 60_000
+        assert overdue(hall.state, hall.now_ms) == []
+        hall.now_ms += 60_000
+        hall.fold(overdue(hall.state, hall.now_ms), "")
+        assert hall.workload(ready).runs[-1].notice == ""
+        hall.end(slow, RunEnd(how="notice", code=143, put_back=True))
+        if wait_ms:
+            assert hall.workload(slow).not_before_ms == hall.now_ms + wait_ms
+            hall.now_ms += wait_ms
+            assert hall.settle() == [slow]
+    assert hall.workload(slow).phase == "Held"
+    assert hall.workload(slow).reasons[0].code == "never_ready"
+
+
 def test_delays_double_up_to_the_most() -> None:
     """Never beyond, however often."""
     rules = Requeuing(base_ms=1_000, most_ms=60_000)

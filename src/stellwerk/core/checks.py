@@ -1,4 +1,5 @@
-"""Decides what follows when an admission check says something, or nothing for too long.
+"""Decides what follows when an admission check says something, or nothing for too long, and when
+what was admitted doesn't get ready in time.
 
 What has a claim keeps its place and quota while checks are pending, and starts when all are Ready.
 Retry gives both back: it waits longer each time. Rejected holds it until somebody releases it. Said
@@ -12,10 +13,12 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.admission import AdmissionCheck, CheckState, CheckWord
 from stellwerk.core.model.queueing import Requeuing
 from stellwerk.core.model.reasons import Param, Reason
-from stellwerk.core.model.workload import Workload
+from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state import State
 
 MOST_DOUBLINGS = 20
+NOT_READY = "not_ready_in_time"
+Follows = ev.WorkloadEnded | ev.Requeued | ev.Held
 
 
 def on_set_check(state: State, command: cmd.SetCheck) -> list[ev.Event]:
@@ -76,16 +79,52 @@ def delay_ms(rules: Requeuing, times: int) -> int:
     return min(rules.base_ms << min(times - 1, MOST_DOUBLINGS), rules.most_ms)
 
 
-def rejected(workload: Workload) -> Reason | None:
-    """Why a workload whose run is over doesn't come back, if a check rejected it meanwhile."""
+def instead(state: State, workload: Workload, run: Run, follows: Follows) -> Follows:
+    """What follows for a workload whose run is over, where checks or readiness say otherwise."""
+    if not isinstance(follows, ev.Requeued | ev.Held):
+        return follows
     for one in workload.checks:
         if one.state == "Rejected":
-            return _reason("Rejected", one.name, one.message)
-    return None
+            return ev.Held(workload.id, _reason("Rejected", one.name, one.message))
+    reason = run.notice_reason
+    if reason is None or reason.code != NOT_READY:
+        return follows
+    times = 1
+    for before in reversed(workload.runs[:-1]):
+        if before.notice_reason is None or before.notice_reason.code != NOT_READY:
+            break
+        times += 1
+    rules = state.queueing.objects.settings.requeuing
+    if rules.limit is not None and times > rules.limit:
+        return ev.Held(workload.id, Reason("never_ready", {"times": times}))
+    at_ms = state.at_ms + delay_ms(rules, times)
+    return ev.Requeued(workload.id, reason, not_before_ms=at_ms)
+
+
+def unready(state: State, now_ms: int) -> list[ev.Event]:
+    """Notice to the runs of queues that should run their script by now, and don't."""
+    within_ms = state.queueing.objects.settings.ready_within_ms
+    found: list[ev.Event] = []
+    for workload, run in _getting_ready(state):
+        if run.planned_ms + within_ms <= now_ms:
+            reason = Reason(NOT_READY, {"within_ms": within_ms})
+            found.append(ev.NoticeGiven(run.id, "preempt", workload.policies.grace_ms, reason))
+    return found
+
+
+def _getting_ready(state: State) -> Iterator[tuple[Workload, Run]]:
+    if not state.queueing.objects.settings.ready_within_ms:
+        return
+    for id in sorted(state.quota.holders):
+        workload = state.workloads[id]
+        run = workload.live_run
+        if run is not None and not (run.running_ms or run.notice or workload.cancelling):
+            yield workload, run
 
 
 def overdue(state: State, now_ms: int) -> list[ev.Event]:
-    """What follows for claims whose checks have said nothing for too long: as if they said Retry.
+    """What follows for claims whose checks have said nothing for too long: as if they said Retry;
+    and for runs that aren't ready in time.
 
     ``now_ms`` is the time of the events, too.
     """
@@ -94,7 +133,7 @@ def overdue(state: State, now_ms: int) -> list[ev.Event]:
         if one.since_ms + check.timeout_ms <= now_ms and workload.id not in _told(found):
             message = f"{check.controller} said nothing for {check.timeout_ms // 1000} s"
             found += _said(state, workload, one.name, "Retry", message)
-    return found
+    return found + unready(state, now_ms)
 
 
 def _told(events: list[ev.Event]) -> list[str]:
@@ -102,8 +141,11 @@ def _told(events: list[ev.Event]) -> list[str]:
 
 
 def next_overdue_ms(state: State) -> int:
-    """When the next check has said nothing for too long; 0 = none has to say anything in time."""
-    return min((one.since_ms + check.timeout_ms for _, one, check in _timed(state)), default=0)
+    """When the next check has said nothing, or the next run isn't ready, for too long; 0 = none."""
+    times = [one.since_ms + check.timeout_ms for _, one, check in _timed(state)]
+    within_ms = state.queueing.objects.settings.ready_within_ms
+    times += [run.planned_ms + within_ms for _, run in _getting_ready(state)]
+    return min(times, default=0)
 
 
 def _timed(state: State) -> Iterator[tuple[Workload, CheckState, AdmissionCheck]]:

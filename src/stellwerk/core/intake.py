@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
-from stellwerk.core.checks import on_set_check, rejected
+from stellwerk.core.checks import instead, on_set_check
 from stellwerk.core.gates import on_submit
 from stellwerk.core.model import actions as act
 from stellwerk.core.model import commands as cmd
@@ -292,8 +292,7 @@ def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int)
     reason, follows = outcome(workload, run, end, shape, now_ms, clusters)
     if isinstance(follows, ev.Requeued):
         follows = asks_then(state, workload, run, shape, follows)
-    if isinstance(follows, ev.Requeued) and (why := rejected(workload)) is not None:
-        follows = ev.Held(workload.id, why)
+    follows = instead(state, workload, run, follows)
     cluster = run.allocation.cluster
     found = blame(run, end, reason, node_of(workload, run, end), now_ms)
     if found is None:

@@ -46,6 +46,7 @@ SAMPLE: dict[str, str | int] = {
     "delay_ms": 20_000,
     "lasts_ms": 7_200_000,
     "level": "rack",
+    "within_ms": 300_000,
     "needed_ms": 2_400_000,
     "unknown": "eval",
     "ended": "failed",

@@ -35,7 +35,6 @@ EXTRAS_WITH_FLAGS = (
     "queue",
     "gpu-memory",
     "time-limit",
-    "min-nodes",
     "checkpoint-grace",
     "protected",
     "idle-limit",

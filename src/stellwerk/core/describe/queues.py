@@ -298,6 +298,9 @@ def _settings(report: Report, found: Found) -> QueueSettings:
             strategies=tuple(given) if given else settings.strategies,
         )
     ready = found.get("waitForPodsReady")
+    if ready is not None and ready.get("timeout") is not None:
+        within_ms = _span(report, ready, "waitForPodsReady", "timeout", "0s")
+        settings = msgspec.structs.replace(settings, ready_within_ms=within_ms)
     strategy = ready.get("requeuingStrategy") if ready is not None else None
     if strategy is not None:
         rules = Requeuing(
@@ -309,14 +312,19 @@ def _settings(report: Report, found: Found) -> QueueSettings:
         settings = msgspec.structs.replace(settings, requeuing=rules)
     if past is None:
         return settings
-    times = {}
-    for name, otherwise in (("usageHalfLifeTime", "0s"), ("usageSamplingInterval", "5m")):
-        span = parse_duration(past.get(name) or otherwise)
-        if isinstance(span, BadQuantity):
-            path = f"admissionFairSharing.{name}"
-            report.problem("spec/value", past.place(name), path, span.message, span.help)
-            span = 0
-        times[name] = span
+    times = {
+        name: _span(report, past, "admissionFairSharing", name, otherwise)
+        for name, otherwise in (("usageHalfLifeTime", "0s"), ("usageSamplingInterval", "5m"))
+    }
     weights = {name: value / 1000 for name, value in (past.get("resourceWeights") or {}).items()}
     use = PastUse(times["usageHalfLifeTime"], times["usageSamplingInterval"], weights)
     return msgspec.structs.replace(settings, past_use=use)
+
+
+def _span(report: Report, found: Found, where: str, name: str, otherwise: str) -> int:
+    span = parse_duration(found.get(name) or otherwise)
+    if isinstance(span, BadQuantity):
+        path = f"{where}.{name}"
+        report.problem("spec/value", found.place(name), path, span.message, span.help)
+        return 0
+    return span

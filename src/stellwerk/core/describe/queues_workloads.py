@@ -374,7 +374,7 @@ _REQUEUING = _loose(
 CONFIGURATION: dict[str, Reader] = {
     "fairSharing": _FAIR,
     "admissionFairSharing": _PAST_USE,
-    "waitForPodsReady": _loose({"requeuingStrategy": _REQUEUING}),
+    "waitForPodsReady": _loose({"timeout": plain, "requeuingStrategy": _REQUEUING}),
 }
 
 

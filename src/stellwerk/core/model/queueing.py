@@ -260,12 +260,16 @@ class Requeuing(Struct, frozen=True, omit_defaults=True):
 
 
 class QueueSettings(Struct, frozen=True, omit_defaults=True):
-    """What the configuration of the queueing says for all queues."""
+    """What the configuration of the queueing says for all queues.
+
+    A run that a queue admitted is to run its script ``ready_within_ms`` (0: whenever it does).
+    """
 
     fair_sharing: bool = False
     strategies: tuple[ShareStrategy, ...] = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
     past_use: PastUse | None = None
     requeuing: Requeuing = Requeuing()
+    ready_within_ms: int = 0
 
 
 class QueueObjects(Struct, frozen=True, omit_defaults=True):

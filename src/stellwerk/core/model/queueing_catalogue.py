@@ -97,6 +97,18 @@ OF_QUEUES = {
         "the check {check} isn't asked about it now",
         "`stw show` tells which checks it waits for",
     ),
+    "not_ready_in_time": Entry(
+        "held",
+        "time",
+        "it didn't run its script within {within_ms} of its start",
+        "`stw logs NAME --setup` shows what took so long; it is tried again, ever later",
+    ),
+    "never_ready": Entry(
+        "held",
+        "you",
+        "{times} times in a row it wasn't ready in time",
+        "`stw logs NAME --setup` shows what took so long, then `stw release`",
+    ),
     "near_no_room": Entry(
         "capacity",
         "time",
