@@ -14,16 +14,16 @@ from stellwerk.core.model.actions import Action, ClaimRoom, Plan, StartRun, Stop
 from stellwerk.core.model.decisions import Candidate, Decision, Inputs
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import ShapeId, WorkloadId
-from stellwerk.core.model.limits import Aging
-from stellwerk.core.model.resources import NodeAllocation, Shape
-from stellwerk.core.place.aging import MINUTE_MS, aging_of, by_age, risen
+from stellwerk.core.model.resources import NodeAllocation
+from stellwerk.core.place.aging import Rising
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.by_flavor import ByFlavor, unbound
 from stellwerk.core.place.checking import checking
 from stellwerk.core.place.decide import Chosen, chosen, rank
 from stellwerk.core.place.fewer import at_least, fits_in, most_of
 from stellwerk.core.place.found import Found
-from stellwerk.core.place.keeping import Keeping, Kept
+from stellwerk.core.place.keeping import Keeping
+from stellwerk.core.place.kept import Kept, marked
 from stellwerk.core.place.limited import Limited, charged
 from stellwerk.core.place.preempting import Churn, drained, is_free, promise
 from stellwerk.core.place.quotas import NOT_BOUND, Placed, Quotas, quotas_of
@@ -107,9 +107,10 @@ class _Cycle:
         self._keep_promises()
         for kept in self.keeping.reserve():
             self._changes(kept.cluster, kept.parts)
-        shapes = by_age(self.view, self.memory, self._aging)
+        rising = Rising(self.view, self.quotas)
+        shapes = rising.shapes(self.memory)
         self.view = replace(self.view, shapes=shapes)
-        turns, more = turns_of(shapes, self.quotas, self._risen), False
+        turns, more = turns_of(shapes, self.quotas, rising.risen), False
         while turns and self.starts < STARTS_PER_CYCLE:
             i, at = turns.next()
             shape = shapes[i]
@@ -120,13 +121,6 @@ class _Cycle:
                 then = 0
             turns.done(then)
         self.complete = not turns and not more and not self.again
-
-    def _aging(self, shape: Shape) -> Aging:
-        door = self.quotas.door(shape) if self.quotas is not None else None
-        return aging_of(self.view, door.queue if door is not None else None)
-
-    def _risen(self, shape: Shape, head: Head) -> int:
-        return risen(self._aging(shape), head, self.view.now_ms // MINUTE_MS * MINUTE_MS)
 
     def _consider(self, head: Head, shape: ShapeView) -> bool:
         """Plans the start of a workload, or finds that it must wait."""
@@ -333,7 +327,7 @@ class _Cycle:
         allocation = charged(given, shape.shape)
         if lenders and cluster in lenders:
             queue = shape.shape.queue
-            allocation = self.keeping.marked(allocation, lenders[cluster], head, queue)
+            allocation = marked(allocation, lenders[cluster], head, queue)
         self.decisions.append(decided.decision)
         self.actions.append(
             StartRun(

@@ -7,20 +7,17 @@ by new work only for a time; between two that wait the order changes when one ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec.structs import replace
 
 from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.resources import Shape
+from stellwerk.core.place.quotas import Quotas
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.queue.entries import QueueState
 from stellwerk.core.view import Head, ShapeView, View
 
 MINUTE_MS = 60_000
 """Risen points are counted anew so often, so that an order holds for a while."""
-
-AgingOf = Callable[[Shape], Aging]
 
 
 def aging_of(view: View, queue: QueueState | None) -> Aging:
@@ -42,14 +39,30 @@ def turn_of(aging: Aging, head: Head, now_ms: int) -> tuple[int, int]:
     return -head.priority - risen(aging, head, now_ms), head.order
 
 
-def by_age(view: View, memory: Memory, aging: AgingOf) -> tuple[ShapeView, ...]:
-    """The shapes of a view with the heads of each in the order of their turn now."""
-    return tuple(
-        shape
-        if shape.heads[0].priority == shape.heads[-1].priority
-        else _in_turn(shape, memory, aging(shape.shape), view.now_ms)
-        for shape in view.shapes
-    )
+class Rising:
+    """How the work of a view rises; ``quotas`` says to which queue each shape belongs."""
+
+    def __init__(self, view: View, quotas: Quotas | None) -> None:
+        self._view = view
+        self._quotas = quotas
+
+    def aging(self, shape: Shape) -> Aging:
+        """How work of a shape rises."""
+        door = self._quotas.door(shape) if self._quotas is not None else None
+        return aging_of(self._view, door.queue if door is not None else None)
+
+    def risen(self, shape: Shape, head: Head) -> int:
+        """How many points one of them has gained, as of this minute."""
+        return risen(self.aging(shape), head, self._view.now_ms // MINUTE_MS * MINUTE_MS)
+
+    def shapes(self, memory: Memory) -> tuple[ShapeView, ...]:
+        """The shapes with the heads of each in the order of their turn now."""
+        return tuple(
+            shape
+            if shape.heads[0].priority == shape.heads[-1].priority
+            else _in_turn(shape, memory, self.aging(shape.shape), self._view.now_ms)
+            for shape in self._view.shapes
+        )
 
 
 def _in_turn(shape: ShapeView, memory: Memory, aging: Aging, now_ms: int) -> ShapeView:

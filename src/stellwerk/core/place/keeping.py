@@ -14,32 +14,22 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from stellwerk.core.lengths import P50, P90, own_keys, trusted_ms
-from stellwerk.core.model.draining import moment
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.lengths import Begun, Work
 from stellwerk.core.model.reasons import Param, Reason
-from stellwerk.core.model.reservations import Reservation
-from stellwerk.core.model.resources import Allocation, NodeAllocation
+from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.candidates import answering, avoided, cannot, serves
-from stellwerk.core.place.lacks import Far, credit
-from stellwerk.core.place.reservable import is_in, left_of
+from stellwerk.core.place.kept import Kept, inside, is_mine, may_enter, told_reserved
+from stellwerk.core.place.lacks import Credit, Far, credit
+from stellwerk.core.place.reservable import left_of
 from stellwerk.core.place.room import Room, fit
-from stellwerk.core.place.rooms import RESERVATION, ClusterRoom, Verdicts, Whole
+from stellwerk.core.place.rooms import RESERVATION, ClusterRoom, Key, Verdicts
 from stellwerk.core.place.staying import REPAIR_MS, stayed, survivors
 from stellwerk.core.view import Head, ShapeView, View
 
 HERE = (0, 0)
-
-STOP_MS = 60_000
-"""So much longer than its grace must be left before a reservation for one that is stopped then."""
-MOVED_MS = 10 * 60_000
-"""So long work must be able to run before it is worth starting it, only to be stopped."""
-UNKNOWN_MS = 24 * 3_600_000
-"""So long before a reservation work still starts in its room of which no length is known."""
 
 
 class Nearest(NamedTuple):
@@ -49,20 +39,6 @@ class Nearest(NamedTuple):
     alternative: int
     cluster: str
     parts: tuple[NodeAllocation, ...]
-
-
-class Kept(NamedTuple):
-    """What is kept for a workload, until when at least it can't use it (0: nobody knows).
-
-    Or for a reservation, until its next time begins (0: it goes on).
-    """
-
-    id: WorkloadId
-    name: str
-    cluster: str
-    parts: tuple[NodeAllocation, ...]
-    until_ms: int
-    reservation: Reservation | None = None
 
 
 class Keeping:
@@ -103,7 +79,7 @@ class Keeping:
             span, room = one.at(now_ms), self._by_name.get(one.cluster)
             if span is None or room is None:
                 continue
-            mine = [held for held, begun in self._runs(one.cluster) if _is_mine(one, held, begun)]
+            mine = [held for held, begun in self._runs(one.cluster) if is_mine(one, held, begun)]
             parts = left_of(one.parts, mine)
             until_ms = span.from_ms if span.from_ms > now_ms else 0
             name = f"{RESERVATION}{one.name}"
@@ -131,7 +107,7 @@ class Keeping:
         queue = shape.shape.queue
         own = self.own_rooms(head, queue) if self.reserved else {}
         if own:
-            yield self.inside(own), own
+            yield inside(own, self._by_name, self.reserved), own
         yield None, None
         lenders = self.lenders(head, queue) if lenders is None else lenders
         if lenders:
@@ -152,21 +128,6 @@ class Keeping:
             mine = one.reservation
             if not one.until_ms and mine is not None and mine.holder.owns(head.work, queue):
                 found.setdefault(one.cluster, []).append(one)
-        return found
-
-    def inside(self, own: dict[str, list[Kept]]) -> list[ClusterRoom]:
-        """The rooms of the nodes that are reserved for a workload, and no other."""
-        found = []
-        for name, mine in own.items():
-            room = self._by_name[name]
-            nodes = {part.node: True for one in mine for part in one.parts}
-            others = {f"{name}/{node}": True for node in room.free.nodes if node not in nodes}
-            free = room.free.without(others).copy()
-            for one in self.reserved:
-                if one.cluster == name and one not in mine:
-                    for part in one.parts:
-                        free.take_part(part)
-            found.append(ClusterRoom(free, Whole(room.whole.room.without(others))))
         return found
 
     def keep(self, head: Head, shape: ShapeView, bounded: Bounded) -> Kept | None:
@@ -199,14 +160,33 @@ class Keeping:
                 continue
             if not bounded.may(shape.shape, shape.id, room.cluster.name, index):
                 continue
-            left, request = room.without(avoid), alternative.request
-            can = left.whole.can((shape.id, index, bool(avoid)), request, replicas)
-            free = self._without_passers(left.open, head.id)
-            given = credit(free, left.whole.room, request, replicas, can)
+            key = (shape.id, index, bool(avoid))
+            given = self._credit(room, head, key, alternative.request, replicas, avoid)
             if given is not None:
                 one = Nearest(given.far, index, room.cluster.name, given.parts)
                 if found is None or one[:3] < found[:3]:
                     found = one
+        return found
+
+    def _credit(
+        self,
+        room: ClusterRoom,
+        head: Head,
+        key: Key,
+        request: Request,
+        replicas: int,
+        avoid: tuple[str, ...],
+    ) -> Credit | None:
+        """What a workload lacks least on a cluster; it holds while the room does."""
+        known, left = room.verdicts.credits, room.without(avoid)
+        free = self._without_passers(left.open, head.id)
+        is_as_open = free is left.open
+        if is_as_open and key in known:
+            return known[key]
+        can = left.whole.can(key, request, replicas)
+        found = credit(free, left.whole.room, request, replicas, can)
+        if is_as_open:
+            known[key] = found
         return found
 
     def _without_passers(self, room: Room, id: WorkloadId) -> Room:
@@ -279,7 +259,7 @@ class Keeping:
         """Whose kept room a workload may use, since it is over before they could: by cluster."""
         found: dict[str, list[Kept]] = {}
         for one in self.reserved:
-            if self._may_enter(one, head, queue):
+            if may_enter(one, head, queue, self.lasts_ms, self._view.now_ms):
                 found.setdefault(one.cluster, []).append(one)
         if not any(one.until_ms > self._view.now_ms for one in self.kept):
             return found
@@ -290,18 +270,6 @@ class Keeping:
             if one.until_ms >= self._view.now_ms + lasts_ms:
                 found.setdefault(one.cluster, []).append(one)
         return found
-
-    def _may_enter(self, one: Kept, head: Head, queue: str) -> bool:
-        """Whether what is reserved is for a workload, or it is over, or can be stopped, in time."""
-        reservation, left_ms = one.reservation, one.until_ms - self._view.now_ms
-        if reservation is None or reservation.holder.owns(head.work, queue):
-            return reservation is not None
-        if left_ms <= 0:
-            return False
-        if head.goes_on and max(head.protected_ms, MOVED_MS) + head.grace_ms + STOP_MS <= left_ms:
-            return True
-        lasts_ms = self.lasts_ms(head)
-        return left_ms > UNKNOWN_MS if lasts_ms is None else lasts_ms <= left_ms
 
     def lent(self, rooms: list[ClusterRoom], lenders: dict[str, list[Kept]]) -> list[ClusterRoom]:
         """The same rooms, with what is kept for the lenders given back."""
@@ -325,31 +293,11 @@ class Keeping:
             known = self._lent[key] = room.verdicts, given
         return known[1]
 
-    @staticmethod
-    def marked(allocation: Allocation, kept: list[Kept], head: Head, queue: str) -> Allocation:
-        """An allocation with whom it passes, for whom something on its nodes is kept; and with the
-        reservation of its own in which it is.
-        """
-        nodes = {part.node for part in allocation.nodes}
-        passed = tuple(
-            one.id
-            for one in kept
-            if one.reservation is None and any(part.node in nodes for part in one.parts)
-        )
-        mine = (
-            one.reservation.name
-            for one in kept
-            if one.reservation is not None
-            and one.reservation.holder.owns(head.work, queue)
-            and is_in(allocation, one.parts)
-        )
-        return replace(allocation, passed=passed, reserved=next(mine, ""))
-
     def told(self, head: Head, reason: Reason) -> Reason:
         """Why a workload may not use what is kept, with the times that this follows from."""
         name, cluster = reason.params.get("name"), reason.params.get("cluster")
         if reason.code == "room_reserved":
-            return self._told_reserved(head, reason)
+            return told_reserved(self.reserved, reason, self.lasts_ms(head), self._view.now_ms)
         kept = next((one for one in self.kept if (one.name, one.cluster) == (name, cluster)), None)
         if reason.code != "room_kept" or kept is None:
             return reason
@@ -364,25 +312,6 @@ class Keeping:
             params["unknown"] = "what else is there"
         return Reason(reason.code, params)
 
-    def _told_reserved(self, head: Head, reason: Reason) -> Reason:
-        """Whose room it is and when, and what keeps a workload from going in before."""
-        name, now_ms = f"{RESERVATION}{reason.params.get('name')}", self._view.now_ms
-        kept = next((one for one in self.reserved if one.name == name), None)
-        if kept is None or kept.reservation is None:
-            return reason
-        params: dict[str, Param] = {**reason.params, "holder": str(kept.reservation.holder)}
-        span = kept.reservation.at(now_ms)
-        if span is not None:
-            params["opens"], params["until"] = moment(span.from_ms), moment(span.until_ms)
-        if kept.until_ms:
-            lasts_ms = self.lasts_ms(head)
-            params["needed_ms"] = kept.until_ms - now_ms
-            if lasts_ms is None:
-                params["unknown"] = "it"
-            else:
-                params["lasts_ms"] = lasts_ms
-        return Reason(reason.code, params)
-
     def wake_at_ms(self) -> int:
         """When what is expected to have ended hasn't: then more may be known (0: never)."""
         now_ms = self._view.now_ms
@@ -391,10 +320,3 @@ class Keeping:
             span = one.at(now_ms)
             times += [span.from_ms, span.until_ms] if span is not None else []
         return min((at_ms for at_ms in times if at_ms > now_ms), default=0)
-
-
-def _is_mine(one: Reservation, held: Allocation, begun: Begun | None) -> bool:
-    """Whether a run is its holder's."""
-    if held.reserved == one.name:
-        return True
-    return begun is not None and one.holder.owns(begun.work, begun.queue)

@@ -13,7 +13,7 @@ from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
 from stellwerk.core.place.found import Found
-from stellwerk.core.place.lacks import Ever, ever
+from stellwerk.core.place.lacks import Credit, Ever, ever
 from stellwerk.core.place.near import Labels, Near, Where
 from stellwerk.core.place.room import Room, capacity
 from stellwerk.core.queue.quota import Quota
@@ -23,22 +23,25 @@ Key = tuple[ShapeId, int, bool]
 """A shape's alternative, without the nodes it avoids (True) or with them."""
 
 
+WINDOW = "window of "
 RESERVATION = "reservation "
 """Begins what room is kept for, where that isn't a workload."""
 
 
 class Verdicts:
-    """What was found on a room so far: whether something fits, and in full why or why not.
+    """What was found on a room so far: whether something fits, in full why or why not, and where it
+    would come nearest to that.
 
     ``parts`` are the same room on those nodes alone that carry some labels.
     """
 
-    __slots__ = ("fitting", "full", "parts")
+    __slots__ = ("credits", "fitting", "full", "parts")
 
     def __init__(self) -> None:
         self.parts: dict[Where, ClusterRoom] = {}
         self.fitting: dict[Key, Found | None] = {}
         self.full: dict[Key, Found] = {}
+        self.credits: dict[Key, Credit | None] = {}
 
 
 class Whole:
@@ -71,21 +74,37 @@ class Whole:
         self._known = {}
 
 
+KeptBefore = dict[tuple[object, ...], tuple[Room, Verdicts]]
+"""What was left of a room when so much of it was kept for whom, and the verdicts on that."""
+
+KEPT_BEFORE = 64
+
+
 class ClusterRoom:
     """A cluster in one cycle: what is free, what of it is kept for whom, and the verdicts on it.
 
     ``free`` is what no run holds; ``open`` is that less what is kept.
     """
 
-    __slots__ = ("_shared", "cluster", "free", "kept_for", "open", "verdicts", "whole")
+    __slots__ = (
+        "_before", "_done", "_shared", "cluster", "free", "kept_for", "open", "verdicts", "whole",
+    )  # fmt: skip
 
-    def __init__(self, free: Room, whole: Whole, verdicts: Verdicts | None = None) -> None:
+    def __init__(
+        self,
+        free: Room,
+        whole: Whole,
+        verdicts: Verdicts | None = None,
+        before: KeptBefore | None = None,
+    ) -> None:
         self.cluster = free.cluster
         self.free = self.open = free
         self.whole = whole
         self.kept_for: list[str] = []
         self.verdicts = verdicts or Verdicts()
         self._shared = True
+        self._done: tuple[object, ...] = ()
+        self._before: KeptBefore = {} if before is None else before
 
     def without(self, nodes: tuple[str, ...]) -> ClusterRoom:
         """Gives the room that is left for one who avoids some nodes, to be looked at only."""
@@ -107,37 +126,51 @@ class ClusterRoom:
 
     def take(self, allocation: Allocation) -> None:
         """Gives room away for the rest of the cycle."""
-        self._touch()
+        self.verdicts = Verdicts()
+        if self._shared:
+            is_open = self.open is self.free
+            self.free = self.free.copy()
+            self.open = self.free if is_open else self.open.copy()
+            self._shared = False
         self.free.take(allocation)
         if self.open is not self.free:
             self.open.take(allocation)
 
     def keep(self, parts: Iterable[NodeAllocation], name: str) -> None:
-        """Keeps room for a workload that can't start yet: nobody behind it gets what it needs."""
-        self._touch()
-        if self.open is self.free:
-            self.open = self.free.copy()
-        for part in parts:
-            self.open.take_part(part)
-        self.kept_for.append(name)
+        """Keeps room for a workload that can't start yet: nobody behind it gets what it needs.
 
-    def _touch(self) -> None:
-        self.verdicts = Verdicts()
-        if self._shared:
-            self.free = self.open = self.free.copy()
-            self._shared = False
+        As long as nothing is taken, what was found of the room that is left then is remembered.
+        """
+        self.kept_for.append(name)
+        if not self._shared:
+            self.verdicts = Verdicts()
+            self.open = _less(self.open, parts)
+            return
+        self._done = (*self._done, name, tuple(parts))
+        known = self._before.get(self._done)
+        if known is None:
+            known = self._before[self._done] = _less(self.open, parts), Verdicts()
+        self.open, self.verdicts = known
+
+
+def _less(room: Room, parts: Iterable[NodeAllocation]) -> Room:
+    left = room.copy()
+    for part in parts:
+        left.take_part(part)
+    return left
 
 
 class _Remembered:
     """A cluster's room and the verdicts on it, as of one view of the cluster."""
 
-    __slots__ = ("room", "verdicts", "view", "whole")
+    __slots__ = ("before", "room", "verdicts", "view", "whole")
 
     def __init__(self, view: ClusterView, whole: Whole) -> None:
         self.view = view
         self.room = Room(view.cluster, (allocation for _, allocation in view.allocations))
         self.whole = whole
         self.verdicts = Verdicts()
+        self.before: KeptBefore = {}
 
 
 ENTRIES_KEPT = 4
@@ -191,7 +224,10 @@ class Memory:
                 changed += 1
             self._clusters[view.cluster.name] = known
         self.generation += changed + len(before)
-        return [ClusterRoom(one.room, one.whole, one.verdicts) for one in self._clusters.values()]
+        return [
+            ClusterRoom(one.room, one.whole, one.verdicts, one.before)
+            for one in self._clusters.values()
+        ]
 
     def forget_all_but(self, shapes: int) -> None:
         """Drops what has grown far beyond the ``shapes`` that wait now."""
@@ -199,6 +235,8 @@ class Memory:
         for one in self._clusters.values():
             if len(one.verdicts.fitting) + len(one.verdicts.full) > most:
                 one.verdicts = Verdicts()
+            if len(one.before) > KEPT_BEFORE:
+                one.before.clear()
             if len(one.whole) > most:
                 one.whole.forget()
         if len(self.blocked) + len(self.told) > most:
