@@ -72,6 +72,7 @@ def test_what_is_used_is_shown_learned_and_said(lab: Stage) -> None:
         assert user["used_bytes"] == gib * GIB
         assert (device["reserved_bytes"], device["busy_percent"]) == (GIB, 60)
         ends_well(lab, f"train-{number}", run)
+    assert lab.get("/v1/workloads/train-1").json["runs"][0]["holds"] == "1 CPU, 1 GPU (20 GiB)"
     env = lab.driver.started[0].ranks[0].env
     assert env["STELLWERK_GPU_MEMORY_BYTES"] == str(20 * GIB)
     told = submit(lab, "train-3")

@@ -214,9 +214,10 @@ def holds_text(allocation: Allocation) -> str:
     parts = [_cpus(total("cpus_milli"))]
     if total("memory_bytes"):
         parts.append(amount(total("memory_bytes"), "bytes"))
-    devices = sum(len(part.devices) for part in allocation.nodes)
-    if devices:
-        parts.append(f"{devices} GPU{'' if devices == 1 else 's'}")
+    shares = [share.memory_bytes for part in allocation.nodes for share in part.devices]
+    if shares:
+        each = f"{amount(min(shares), 'bytes')}{' each' if len(shares) > 1 else ''}"
+        parts.append(f"{len(shares)} GPU{'' if len(shares) == 1 else 's'} ({each})")
     return ", ".join(parts)
 
 

@@ -332,3 +332,13 @@ def test_memory_of_the_machine_and_other_makers_are_told() -> None:
     own, other = gpu(0, unified=True, name="NVIDIA GB10"), gpu(1, vendor="amd", name="MI210")
     one, two = node_of(facts(gpus=[own, other])).devices
     assert (one.unified, one.vendor, two.unified, two.vendor) == (True, "nvidia", False, "amd")
+
+
+def test_what_a_driver_reserves_may_drift_a_little() -> None:
+    """A few MiB more or less are no news; much is."""
+    cards = [gpu(0, memory_reserved_bytes=mib * MIB) for mib in (600, 640, 900)]
+    first, little, much = (
+        cluster_of(facts(gpus=[one]), name="lab7", driver="local") for one in cards
+    )
+    assert not material_change(first, little)
+    assert material_change(first, much)

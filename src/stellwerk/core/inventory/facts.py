@@ -23,6 +23,7 @@ UNNOTICED_BYTES = 512 * MIB
 DISK_DRIFT_BYTES = 256 * MIB
 DISK_DRIFT_SHARE = 20
 FOREIGN_DRIFT_BYTES = GIB
+RESERVED_DRIFT_BYTES = 64 * MIB
 _WHY_NOT = "namespaces_trouble"
 CLAIMS = ("os", "kernel", "arch", "python", "user", "file_system", "gpu_driver")
 
@@ -131,6 +132,8 @@ def _without_drift(old: Node, new: Node) -> Node:
 
 
 def _device_without_drift(old: Device, new: Device) -> Device:
+    if abs(old.reserved_bytes - new.reserved_bytes) <= RESERVED_DRIFT_BYTES:
+        old = replace(old, reserved_bytes=new.reserved_bytes)
     little = abs(old.foreign_bytes - new.foreign_bytes) <= FOREIGN_DRIFT_BYTES
     if little and bool(old.foreign_bytes) == bool(new.foreign_bytes):
         return replace(old, foreign_bytes=new.foreign_bytes)
