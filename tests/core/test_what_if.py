@@ -1,5 +1,7 @@
 """What if, on a copy of a live view: other quota, priorities, machines; in the same futures."""
 
+import re
+
 import pytest
 
 from stellwerk.core.forecast import Knowledge, compared
@@ -8,8 +10,8 @@ from stellwerk.core.model.lengths import Length
 from stellwerk.core.place.change_verbs import BadChange
 from stellwerk.core.preview import without
 from stellwerk.core.queueing_preview import outcomes_of
-from stellwerk.core.what_if import with_priority, with_quota, with_room
-from stellwerk.testing.builders import a_cluster, a_node
+from stellwerk.core.what_if import placeless, with_priority, with_quota, with_reservation, with_room
+from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall
 from tests.core.queued import a_queue, queueing
 
@@ -94,3 +96,37 @@ def test_who_would_be_stopped_is_told() -> None:
     after = with_priority(hall.view(), first, "job-2", ["1"])
     found = outcomes_of(after)
     assert (found[first].what, found[runs].what) == ("starts when there is room", "is stopped")
+
+
+def test_a_reservation_holds_up_what_would_still_run_then() -> None:
+    """What can't be kept is refused with the numbers of why; the view stays as it is."""
+    hall = Hall(a_cluster("lab", a_node("n1", cpus=2)))
+    waits = hall.submit(a_shape(a_request(cpus=2)))
+    view = hall.view()
+    after = with_reservation(view, "lab cpus=1 for=queue:p/exam in=1h lasting=1h".split())
+    assert outcomes_of(view)[waits].what == "starts now"
+    assert outcomes_of(after)[waits].code == "room_reserved"
+    found = compared(view, after, Knowledge(), (waits,))[waits]
+    assert (found.later, found.after and found.after.likely_ms) == (
+        1,
+        hall.now_ms + 2 * 60 * MINUTE,
+    )
+    for wrong, said in {
+        "lab cpus=9 for=queue:x": "lab can give 2 of 9 CPUs",
+        "lab gpus=1 for=x": "`for` takes queue:NAME",
+        "lap gpus=1 for=queue:x": "reaches a cluster `lap`",
+        "lab gpus=some for=queue:x": "write `reserve CLUSTER",
+        "lab gpus=1 for=queue:x in=soon": "soon",
+    }.items():
+        with pytest.raises(BadChange, match=re.escape(said)):
+            with_reservation(view, wrong.split())
+
+
+def test_the_only_machine_drained_leaves_no_place_to_who_waits_for_quota() -> None:
+    """Though the reason for which they wait stays the same."""
+    hall, _, first, second = a_full_queue()
+    view = hall.view()
+    after = with_room(view, "drain", ["lab"])
+    assert outcomes_of(view)[first].code == outcomes_of(after)[first].code
+    assert not placeless(view)
+    assert list(placeless(after)) == [first, second]

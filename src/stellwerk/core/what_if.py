@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.describe.fleet_amounts import parse_kubernetes
 from stellwerk.core.model.ids import WorkloadId
-from stellwerk.core.model.quantity import BadQuantity
+from stellwerk.core.model.quantity import BadQuantity, parse_duration
 from stellwerk.core.model.queueing import (
     ClusterQueue,
     Cohort,
@@ -21,10 +21,15 @@ from stellwerk.core.model.queueing import (
     Quota,
     ResourceGroup,
 )
+from stellwerk.core.model.reservations import HOLDERS, Holder, Reservation, Span, Wanted
+from stellwerk.core.place.candidates import answers_to
 from stellwerk.core.place.change_verbs import BadChange, World, meant
 from stellwerk.core.place.changes import apply_changes
 from stellwerk.core.place.live_changes import fleet_of, with_fleet
+from stellwerk.core.place.reservable import Ask, chosen
+from stellwerk.core.place.room import capacity, fit
 from stellwerk.core.queueing_preview import with_objects
+from stellwerk.core.reservations import places_in
 from stellwerk.core.view import Head, ShapeView, View
 
 ROOM = ("drain", "resume", "free", "add")
@@ -33,6 +38,10 @@ FORMS = {
     "priority": ("priority NAME N", "another priority of one that waits"),
     "cancel": ("cancel NAME", "it isn't there; what it holds is free at once"),
     "submit": ("submit FILE", "a task more"),
+    "reserve": (
+        "reserve CLUSTER gpus=8 for=queue:exam in=2h lasting=2h",
+        "room is promised to somebody (nodes=, gpus= or cpus=)",
+    ),
     "drain": ("drain CLUSTER [NODE]", "nothing new comes onto it"),
     "resume": ("resume CLUSTER [NODE]", "it can be used again"),
     "free": ("free CLUSTER [gpus=4]", "nobody has anything there, or so many cards are free"),
@@ -41,7 +50,7 @@ FORMS = {
 """How each change is written, and what it means; files of queues (-f) are changes too."""
 
 MOST_PRIORITY = 1000
-Holder = TypeVar("Holder", ClusterQueue, Cohort)
+HasQuota = TypeVar("HasQuota", ClusterQueue, Cohort)
 
 
 def with_quota(view: View, words: list[str]) -> View:
@@ -93,7 +102,7 @@ def _has(holder: ClusterQueue | Cohort, flavor: str, resource: str) -> bool:
     )
 
 
-def _quota_set(holder: Holder, flavor: str, resource: str, written: str) -> Holder:
+def _quota_set(holder: HasQuota, flavor: str, resource: str, written: str) -> HasQuota:
     if not _has(holder, flavor, resource):
         pairs = [
             f"{one.flavor} {name}" for group in holder.groups for one in group.flavors
@@ -173,3 +182,61 @@ def with_room(view: View, verb: str, words: list[str]) -> View:
         raise BadChange(f"no driver here reaches a cluster `{cluster}`{meant(cluster, known)}")
     world = World(fleet_of(view), (), view.now_ms)
     return with_fleet(view, apply_changes(world, (" ".join((verb, *words)),)).fleet)
+
+
+AMOUNTS = ("nodes", "gpus", "cpus")
+
+
+def with_reservation(view: View, words: list[str]) -> View:
+    """Room that is promised to somebody; raises BadChange where it can't be kept."""
+    cluster, *rest = words or [""]
+    known = [one.cluster.name for one in view.clusters]
+    if cluster not in known:
+        raise BadChange(f"no driver here reaches a cluster `{cluster}`{meant(cluster, known)}")
+    given = dict(one.partition("=")[::2] for one in rest)
+    odd = [one for one in given if one not in {*AMOUNTS, "for", "in", "lasting", "kind"}]
+    amounts = {name: given[name] for name in AMOUNTS if name in given}
+    if odd or len(amounts) != 1 or not all(one.isdecimal() for one in amounts.values()):
+        raise BadChange(f"write `{FORMS['reserve'][0]}`")
+    kind, _, name = given.get("for", "").partition(":")
+    holder = next((Holder(one, name) for one in HOLDERS if one == kind and name), None)
+    if holder is None:
+        raise BadChange("`for` takes queue:NAME, project:NAME or person:NAME")
+    from_ms = view.now_ms + _time(given.get("in", "0s"))
+    spans = (Span(from_ms, from_ms + _time(given.get("lasting", "1h"))),)
+    wanted = Wanted(
+        int(amounts.get("nodes", 0)),
+        int(amounts.get("gpus", 0)),
+        1000 * int(amounts.get("cpus", 0)),
+        given.get("kind", ""),
+        (cluster,),
+    )
+    found = chosen(Ask(wanted, spans, view.reservations, view.now_ms), places_in(view, holder))
+    if isinstance(found, str):
+        raise BadChange(found)
+    one = Reservation("what-if", "", holder, wanted, cluster, found.parts, spans)
+    return replace(view, reservations=(*view.reservations, one))
+
+
+def _time(written: str) -> int:
+    found = parse_duration(written)
+    if isinstance(found, BadQuantity):
+        raise BadChange(found.message)
+    return found
+
+
+def placeless(view: View) -> dict[WorkloadId, None]:
+    """Those that wait which no machine could take that can be used, were it quite free."""
+    whole = [capacity(part.cluster).only_ready(part.cluster) for part in view.clusters]
+    found: dict[WorkloadId, None] = {}
+    for part in view.shapes:
+        shape = part.shape
+        could = any(
+            answers_to(room.cluster, one.infra)
+            and fit(room, one.request, shape.num_nodes) is not None
+            for one in shape.alternatives
+            for room in whole
+        )
+        if not could:
+            found.update((head.id, None) for head in part.heads)
+    return found

@@ -29,13 +29,22 @@ from stellwerk.core.queueing_preview import (
     with_objects,
 )
 from stellwerk.core.view import View
-from stellwerk.core.what_if import FORMS, ROOM, with_priority, with_quota, with_room
+from stellwerk.core.what_if import (
+    FORMS,
+    ROOM,
+    placeless,
+    with_priority,
+    with_quota,
+    with_reservation,
+    with_room,
+)
 from stellwerk.server.outlook import forecast_view
 from stellwerk.server.queueing import over_view
 from stellwerk.server.queueing_models import OverQuota
 from stellwerk.server.what_if_models import Fate, WhatIfRow
 
 NO_RETURN = "nobody who is stopped for others comes back meanwhile"
+NO_PLACE = "no machine that could be used then could take it"
 NEW = "new"
 SOON_MS = 60_000
 OF_WORK = ("priority", "cancel")
@@ -93,6 +102,8 @@ def _applied(view: View, phrase: str, work: Mapping[str, Workload], task: Task |
         return with_quota(view, words)
     if verb in ROOM:
         return with_room(view, verb, words)
+    if verb == "reserve":
+        return with_reservation(view, words)
     if verb == "submit":
         if task is None:
             raise BadChange("its task isn't there")
@@ -124,6 +135,7 @@ def rows_of(
 ) -> tuple[list[WhatIfRow], int]:
     """Everybody for whom the change matters, as they stand in line; how many wait as before."""
     was, now = outcomes_of(supposed.before), outcomes_of(supposed.after)
+    had_none, have_none = placeless(supposed.before), placeless(supposed.after)
     found: list[WhatIfRow] = []
     unchanged = 0
     for id in dict.fromkeys((*now, *was, *starts)):
@@ -131,6 +143,8 @@ def rows_of(
             continue
         pair = starts.get(id, Compared())
         before, after = _fate(was.get(id), pair.before), _fate(now.get(id), pair.after)
+        if id in have_none and id not in had_none:
+            after = replace(after, why=NO_PLACE, code="no_cluster")
         change = change_of(before, after, pair)
         if not change and id != NOBODY:
             unchanged += 1

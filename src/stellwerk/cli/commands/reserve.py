@@ -12,15 +12,14 @@ from stellwerk.cli.session import connect, now_ms, remembered
 from stellwerk.core.model.draining import moment
 from stellwerk.core.model.quantity import BadQuantity, parse_duration
 from stellwerk.core.model.reservations import (
+    HOLDERS,
     MOST_SPANS,
     Holder,
-    HolderKind,
     ReservationNow,
     Span,
     Wanted,
 )
 
-KINDS: tuple[HolderKind, ...] = ("person", "project", "queue")
 TIMES_SHOWN = 4
 
 
@@ -107,7 +106,7 @@ def make(
 
 def _holder(written: str) -> Holder:
     kind, _, name = written.partition(":")
-    found = next((one for one in KINDS if one == kind), None)
+    found = next((one for one in HOLDERS if one == kind), None)
     if found is None or not name:
         message = f"`{written}` says nobody whose work may use it"
         raise usage("usage/holder", message, "write queue:NAME, project:NAME or person:NAME")

@@ -20,6 +20,7 @@ LONGEST_MS = 31 * 86_400_000
 _DEFAULT = f"{DEFAULT_QUEUE}/"
 
 HolderKind = Literal["person", "project", "queue"]
+HOLDERS: tuple[HolderKind, ...] = ("person", "project", "queue")
 OverWhy = Literal["expired", "unused", "cancelled"]
 
 

@@ -1,4 +1,5 @@
 """What is kept for whom, for a workload or by a reservation, and who may use it meanwhile."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -6,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from stellwerk.core.model.calendars import Window
 from stellwerk.core.model.draining import moment
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.lengths import Begun
@@ -27,7 +29,8 @@ UNKNOWN_MS = 24 * 3_600_000
 class Kept(NamedTuple):
     """What is kept for a workload, until when at least it can't use it (0: nobody knows).
 
-    Or for a reservation, until its next time begins (0: it goes on).
+    Or for a reservation, until its next time begins (0: it goes on). Or for nobody, while all of a
+    cluster is ``closed``: from when until when.
     """
 
     id: WorkloadId
@@ -36,6 +39,7 @@ class Kept(NamedTuple):
     parts: tuple[NodeAllocation, ...]
     until_ms: int
     reservation: Reservation | None = None
+    closed: Window | None = None
 
 
 def may_enter(
@@ -43,8 +47,10 @@ def may_enter(
 ) -> bool:
     """Whether what is reserved is for a workload, or it is over, or can be stopped, in time."""
     reservation, left_ms = one.reservation, one.until_ms - now_ms
-    if reservation is None or reservation.holder.owns(head.work, queue):
-        return reservation is not None
+    if reservation is None and one.closed is None:
+        return False
+    if reservation is not None and reservation.holder.owns(head.work, queue):
+        return True
     if left_ms <= 0:
         return False
     if head.goes_on and max(head.protected_ms, MOVED_MS) + head.grace_ms + STOP_MS <= left_ms:
@@ -60,7 +66,7 @@ def inside(
     found = []
     for name, mine in own.items():
         room = by_name[name]
-        nodes = {part.node: True for one in mine for part in one.parts}
+        nodes = {part.node: True for one in mine if not one.closed for part in one.parts}
         others = {f"{name}/{node}": True for node in room.free.nodes if node not in nodes}
         free = room.free.without(others).copy()
         for one in reserved:
@@ -79,7 +85,9 @@ def marked(allocation: Allocation, kept: list[Kept], head: Head, queue: str) -> 
     passed = tuple(
         one.id
         for one in kept
-        if one.reservation is None and any(part.node in nodes for part in one.parts)
+        if one.reservation is None
+        and one.closed is None
+        and any(part.node in nodes for part in one.parts)
     )
     mine = (
         one.reservation.name
@@ -88,7 +96,8 @@ def marked(allocation: Allocation, kept: list[Kept], head: Head, queue: str) -> 
         and one.reservation.holder.owns(head.work, queue)
         and is_in(allocation, one.parts)
     )
-    return replace(allocation, passed=passed, reserved=next(mine, ""))
+    closes_ms = min((one.closed[0] for one in kept if one.closed), default=0)
+    return replace(allocation, passed=passed, reserved=next(mine, ""), closes_ms=closes_ms)
 
 
 def told_reserved(
