@@ -2,7 +2,7 @@
 
 from stellwerk.core.forecast import Forecast
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.holding import Holding
+from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import DecisionId, RunId, WorkloadId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation
@@ -64,3 +64,18 @@ def test_waits_and_preemptions_are_told_in_the_words_of_kueue() -> None:
         'kueue_preempted_workloads_total{preempting_cluster_queue="other",'
         'reason="InCohortReclamation"} 1\n' in page
     )
+
+
+def test_quota_is_reserved_before_checks_agree_and_work_is_admitted_after() -> None:
+    """The two waits differ then, and what checks took is told by itself; what is lost is gone."""
+    tally = a_tally()
+    claim = Claim(Allocation("lab", (), 0), Holding("team"), checks=("budget",))
+    tally.take([record(ev.RoomClaimed(ONE, claim), 1_003_000)])
+    assert (tally.reserved["team"].sum_s, tally.waits) == (3.0, {})
+    tally.take([record(ev.RoomClaimed(ONE), 1_004_000)])
+    tally.take([record(ev.RoomClaimed(ONE, claim), 1_005_000), planned(1_009_000)])
+    assert tally.reserved["team"].count == 2
+    assert (tally.waits["team"].sum_s, tally.checked["team"].sum_s) == (9.0, 4.0)
+    text = text_of(of_tally(tally))
+    assert 'kueue_admission_checks_wait_time_seconds_sum{cluster_queue="team"} 4' in text
+    assert 'kueue_quota_reserved_workloads_total{cluster_queue="team"} 2' in text

@@ -118,13 +118,25 @@ def _of_quota(rows: list[QuotaOf]) -> Iterator[Family]:
 
 def of_tally(tally: Tally) -> Iterator[Family]:
     """What was counted since the server began."""
-    waits = [sample for name, one in tally.waits.items() for sample in _histogram(name, one)]
-    total = [Sample({"cluster_queue": name}, one.count) for name, one in tally.waits.items()]
-    for what in ("quota_reserved", "admission"):
-        help = "From when it was queued until it got quota and a place, in one step here."
+    kinds = (
+        (
+            "quota_reserved",
+            tally.reserved,
+            "From when it was queued until it got quota and a place.",
+        ),
+        ("admission", tally.waits, "From when it was queued until it was started."),
+        ("admission_checks", tally.checked, "From when it got quota until its checks agreed."),
+    )
+    for what, found, help in kinds:
+        waits = [sample for name, one in found.items() for sample in _histogram(name, one)]
         yield Family(f"kueue_{what}_wait_time_seconds", "histogram", help, waits)
-    for what in ("quota_reserved", "admitted"):
-        yield Family(f"kueue_{what}_workloads_total", "counter", "Those that got quota.", total)
+    totals = (
+        ("quota_reserved", tally.reserved, "Those that got quota."),
+        ("admitted", tally.waits, "Those that were started."),
+    )
+    for what, found, help in totals:
+        total = [Sample({"cluster_queue": name}, one.count) for name, one in found.items()]
+        yield Family(f"kueue_{what}_workloads_total", "counter", help, total)
     preempted = [
         Sample({"preempting_cluster_queue": queue, "reason": why}, count)
         for (queue, why), count in tally.preempted.items()

@@ -184,6 +184,9 @@ def about(one: KeptObject) -> str:
         return ", ".join([*labels, *taints]) or "any node"
     if (priority := found.priority_class) is not None:
         return str(priority.value)
+    if (check := found.check) is not None:
+        within = f"; answers within {check.timeout_ms // 1000} s" if check.timeout_ms else ""
+        return f"{check.controller}{within if check.is_served else ': not served here'}"
     if found.topology is not None:
         return " > ".join(found.topology.levels)
     return ", ".join(f"{key}={value}" for key, value in sorted((found.labels or {}).items()))

@@ -65,6 +65,9 @@ class Tally:
         self._find = find
         self._told: dict[WorkloadId, Forecast] = {}
         self._queues: dict[WorkloadId, str] = {}
+        self._asked: dict[WorkloadId, int] = {}
+        self.reserved: dict[str, Waits] = {}
+        self.checked: dict[str, Waits] = {}
         self.waits: dict[str, Waits] = {}
         self.preempted: dict[tuple[str, str], int] = {}
         self.evicted: dict[str, int] = {}
@@ -85,10 +88,13 @@ class Tally:
             match record.event:
                 case ev.RunPlanned() as event:
                     self._planned(event, record.at_ms)
+                case ev.RoomClaimed() as event:
+                    self._reserved(event, record.at_ms)
                 case ev.NoticeGiven() as event if event.why == "preempt":
                     self._stopped(event)
                 case ev.WorkloadEnded() as event:
                     self._told.pop(event.id, None)
+                    self._asked.pop(event.id, None)
                     self._ended(event)
                 case _:
                     continue
@@ -103,8 +109,22 @@ class Tally:
         workload = self._find(event.workload)
         if workload is None:
             return
-        waits = self.waits.setdefault(event.holding.queue, Waits([0] * len(BUCKETS_S)))
-        waits.add(max(0, at_ms - (workload.queued_ms or workload.submitted_ms)))
+        queue, since_ms = event.holding.queue, workload.queued_ms or workload.submitted_ms
+        _of(self.waits, queue).add(max(0, at_ms - since_ms))
+        asked_ms = self._asked.pop(event.workload, None)
+        if asked_ms is None:
+            _of(self.reserved, queue).add(max(0, at_ms - since_ms))
+        else:
+            _of(self.checked, queue).add(max(0, at_ms - asked_ms))
+
+    def _reserved(self, event: ev.RoomClaimed, at_ms: int) -> None:
+        """Work that has its quota before checks have agreed; or that has lost it again."""
+        self._asked.pop(event.id, None)
+        workload = self._find(event.id)
+        if event.claim is not None and event.claim.checks and workload is not None:
+            self._asked[event.id] = at_ms
+            since_ms = workload.queued_ms or workload.submitted_ms
+            _of(self.reserved, event.claim.holding.queue).add(max(0, at_ms - since_ms))
 
     def _compare(self, told: Forecast, at_ms: int) -> None:
         tally = self.forecasts
@@ -132,3 +152,7 @@ class Tally:
         queue = self._queues.pop(event.id, "")
         if queue:
             self.finished[queue] = self.finished.get(queue, 0) + 1
+
+
+def _of(waits: dict[str, Waits], queue: str) -> Waits:
+    return waits.setdefault(queue, Waits([0] * len(BUCKETS_S)))

@@ -173,7 +173,8 @@ def wants_of(shape: Shape) -> str:
     joint = ", else " if shape.ordered else " or "
     texts = list(dict.fromkeys(wants_one(one) for one in shape.alternatives))
     text = joint.join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
-    return text if shape.num_nodes == 1 else f"{shape.num_nodes} nodes of {text}"
+    least = f"{shape.min_nodes} to " if 0 < shape.min_nodes < shape.num_nodes else ""
+    return text if shape.num_nodes == 1 else f"{least}{shape.num_nodes} nodes of {text}"
 
 
 def wants_one(alternative: Alternative) -> str:
