@@ -1,6 +1,7 @@
 """What training programs use to save in time, tried with stand-ins for what isn't here."""
 
 import json
+import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -71,7 +72,7 @@ def test_all_processes_hear_of_a_notice_together(
         all_reduce=all_reduce,
         ReduceOp=SimpleNamespace(MAX="max"),
     )
-    monkeypatch.setitem(training.sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch", torch)
     assert training.all_should_stop("cpu")
 
 
@@ -79,7 +80,7 @@ def test_the_trainers_callback(job: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """It asks for a save and the end, tells what was saved and logged, and when all is done."""
     transformers = ModuleType("transformers")
     transformers.TrainerCallback = object  # type: ignore[attr-defined]
-    monkeypatch.setitem(training.sys.modules, "transformers", transformers)
+    monkeypatch.setitem(sys.modules, "transformers", transformers)
     callback = training.trainer_callback()
     args = SimpleNamespace(device=None, output_dir=str(job / "saved"))
     state = SimpleNamespace(is_world_process_zero=True, global_step=3, max_steps=9)

@@ -14,7 +14,7 @@ STEPS = 60
 STEP_S = float(os.environ.get("STEP_S") or 0.15)
 
 
-class Line(torch.nn.Module):
+class Line(torch.nn.Module):  # type: ignore[misc]
     """One number that is learned."""
 
     def __init__(self) -> None:
