@@ -10,6 +10,7 @@ from stellwerk.core.queueing_objects import on_delete as on_delete_objects
 from stellwerk.core.reservations import on_cancel, on_make
 from stellwerk.core.standing import on_apply, on_delete
 from stellwerk.core.state import State
+from stellwerk.core.windows import on_calendar, on_no_calendar
 
 
 def on_command_of_none(state: State, command: cmd.OfNoWorkload, actor: str) -> list[ev.Event]:
@@ -31,6 +32,10 @@ def on_command_of_none(state: State, command: cmd.OfNoWorkload, actor: str) -> l
             return on_apply_queues(state, command)
         case cmd.DeleteQueueObjects():
             return on_delete_objects(state, command)
+        case cmd.SetCalendar():
+            return on_calendar(state, command)
+        case cmd.RemoveCalendar():
+            return on_no_calendar(state, command)
         case cmd.MakeReservation():
             return on_make(state, command, actor)
         case cmd.CancelReservation():

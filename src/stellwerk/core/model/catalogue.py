@@ -124,6 +124,26 @@ WAITING = {
         "its machine is drained, which breaks the promise that it may run until {until}",
         "it goes on from its last checkpoint where there is room",
     ),
+    "window_closes": Entry(
+        "capacity",
+        "time",
+        "{cluster} closes at {closes}[, in {left_ms}][; it needs {lasts_ms}]"
+        "[; how long {unknown} runs isn't known][; it opens again at {opens}]",
+        "a time limit (--time-limit) that ends before lets it start now, and so does work that goes "
+        "on from its checkpoints; or wait for a longer window: `stw calendar show {cluster}`",
+    ),
+    "window_closed": Entry(
+        "capacity",
+        "time",
+        "{cluster} is closed[ until {opens}]",
+        "wait until then; `stw calendar show {cluster}` shows the next days",
+    ),
+    "window_ends": Entry(
+        "capacity",
+        "time",
+        "{cluster} closes at {closes}",
+        "it goes on from its last checkpoint where there is room, or when that opens again",
+    ),
     "reservation_begins": Entry(
         "capacity",
         "time",

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.model.admission import CheckWord
+from stellwerk.core.model.calendars import Calendar
 from stellwerk.core.model.gates import ARRAY_LABEL, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.placement import Placement
@@ -172,6 +173,18 @@ class MakeReservation(Struct, frozen=True, tag="make-reservation", omit_defaults
     release_ms: int = 0
 
 
+class SetCalendar(Struct, frozen=True, tag="set-calendar"):
+    """A cluster may be used in these windows alone; what they follow from is expanded already."""
+
+    calendar: Calendar
+
+
+class RemoveCalendar(Struct, frozen=True, tag="remove-calendar"):
+    """A cluster may be used at any time again."""
+
+    cluster: str
+
+
 class CancelReservation(Struct, frozen=True, tag="cancel-reservation"):
     """Give up a reservation; what runs in it goes on."""
 
@@ -197,9 +210,13 @@ Command = (
     | DeleteQueueObjects
     | MakeReservation
     | CancelReservation
+    | SetCalendar
+    | RemoveCalendar
 )
 
-OfCluster = ResumeNode | DrainCluster | ResumeCluster | RemoveCluster
+OfCluster = (
+    ResumeNode | DrainCluster | ResumeCluster | RemoveCluster | SetCalendar | RemoveCalendar
+)
 OfReservation = MakeReservation | CancelReservation
 OfStanding = ApplyFleet | DeletePlacement | ApplyQueues | DeleteQueueObjects
 OfNoWorkload = OfCluster | OfStanding | OfReservation

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from stellwerk.core.model.admission import CheckWord
+from stellwerk.core.model.calendars import Calendar
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.gates import Gate
@@ -335,6 +336,18 @@ class ReservationMoved(Struct, frozen=True, tag="reservation-moved", omit_defaul
     broken: str = ""
 
 
+class CalendarSet(Struct, frozen=True, tag="calendar-set"):
+    """A cluster has other windows than before, or they follow from something else."""
+
+    calendar: Calendar
+
+
+class CalendarRemoved(Struct, frozen=True, tag="calendar-removed"):
+    """A cluster may be used at any time again."""
+
+    cluster: str
+
+
 class ReservationOver(Struct, frozen=True, tag="reservation-over", omit_defaults=True):
     """A reservation is over: one of its times (``from_ms``), or all of it (0)."""
 
@@ -383,6 +396,8 @@ Event = (
     | ReservationMade
     | ReservationMoved
     | ReservationOver
+    | CalendarSet
+    | CalendarRemoved
 )
 
 

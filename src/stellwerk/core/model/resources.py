@@ -123,7 +123,8 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
 
     ``person`` and ``project`` are those of its shape. ``passed`` are the workloads for which some
     of it is kept, and before whose turn it is predicted to be over. ``reserved`` names the
-    reservation in whose room it started.
+    reservation in whose room it started. ``closes_ms`` is when the window closes in which it did
+    (0: no end of it was known).
     """
 
     cluster: str
@@ -133,3 +134,4 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
     project: str = ""
     passed: tuple[WorkloadId, ...] = ()
     reserved: str = ""
+    closes_ms: int = 0

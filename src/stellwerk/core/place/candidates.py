@@ -20,7 +20,7 @@ from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import NODES_AT_ONCE, lack
 from stellwerk.core.place.node import right_kind
 from stellwerk.core.place.room import Room, fit
-from stellwerk.core.place.rooms import RESERVATION, ClusterRoom, Key
+from stellwerk.core.place.rooms import RESERVATION, WINDOW, ClusterRoom, Key
 
 PREFERENCE_STEP = 1000
 """Each place further down in an ordered choice costs more than any other score can give."""
@@ -187,6 +187,7 @@ def _refused(shape: Shape, key: Key, alternative: Alternative, room: ClusterRoom
     if is_served and room.kept_for and fit(room.free, request, shape.num_nodes) is not None:
         kept_for = room.kept_for[0]
         code = "room_reserved" if kept_for.startswith(RESERVATION) else "room_kept"
+        code = "window_closes" if kept_for.startswith(WINDOW) else code
         reason = Reason(code, {"cluster": name, "name": kept_for.removeprefix(RESERVATION)})
         return Found(Candidate(name, index, "later", (reason,)))
     if is_served and not room.free.nodes:

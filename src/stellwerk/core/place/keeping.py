@@ -21,6 +21,7 @@ from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.candidates import answering, avoided, cannot, serves
+from stellwerk.core.place.closures import change_times, closures, opened, told_other, told_window
 from stellwerk.core.place.kept import Kept, inside, is_mine, may_enter, told_reserved
 from stellwerk.core.place.lacks import Credit, Far, credit
 from stellwerk.core.place.reservable import left_of
@@ -73,8 +74,9 @@ class Keeping:
         self._started.setdefault(allocation.cluster, []).append((allocation, begun))
 
     def reserve(self) -> list[Kept]:
-        """Keeps what was promised to people, less what they have of it already."""
+        """Keeps what is closed, and what was promised to people, less what they have of it."""
         now_ms = self._view.now_ms
+        self.reserved += closures(self._view, self._by_name)
         for one in self._view.reservations:
             span, room = one.at(now_ms), self._by_name.get(one.cluster)
             if span is None or room is None:
@@ -102,15 +104,17 @@ class Keeping:
     ) -> Iterator[tuple[list[ClusterRoom] | None, dict[str, list[Kept]] | None]]:
         """The rooms in which a workload may start, in the order of trying, and in whose kept room.
 
-        What is reserved for it comes first, then what is free (None), then what others lend it.
+        What is reserved for it comes first, then what is free (None: just the rooms) with clusters
+        that stay open for long enough, then what others lend it.
         """
         queue = shape.shape.queue
         own = self.own_rooms(head, queue) if self.reserved else {}
         if own:
             yield inside(own, self._by_name, self.reserved), own
-        yield None, None
         lenders = self.lenders(head, queue) if lenders is None else lenders
-        if lenders:
+        still_open = opened(lenders)
+        yield (self.lent(rooms, still_open), still_open) if still_open else (None, None)
+        if lenders != still_open:
             yield self.lent(rooms, lenders), lenders
 
     def next_own(self, shape: ShapeView, at: int) -> int:
@@ -128,7 +132,13 @@ class Keeping:
             mine = one.reservation
             if not one.until_ms and mine is not None and mine.holder.owns(head.work, queue):
                 found.setdefault(one.cluster, []).append(one)
+        for one in self.reserved:
+            if one.closed and one.cluster in found and self._may_enter(one, head, queue):
+                found[one.cluster].append(one)
         return found
+
+    def _may_enter(self, one: Kept, head: Head, queue: str) -> bool:
+        return may_enter(one, head, queue, self.lasts_ms, self._view.now_ms)
 
     def keep(self, head: Head, shape: ShapeView, bounded: Bounded) -> Kept | None:
         """Keeps what a workload needs where it is nearest; None where it could never run."""
@@ -259,7 +269,7 @@ class Keeping:
         """Whose kept room a workload may use, since it is over before they could: by cluster."""
         found: dict[str, list[Kept]] = {}
         for one in self.reserved:
-            if may_enter(one, head, queue, self.lasts_ms, self._view.now_ms):
+            if self._may_enter(one, head, queue):
                 found.setdefault(one.cluster, []).append(one)
         if not any(one.until_ms > self._view.now_ms for one in self.kept):
             return found
@@ -296,6 +306,8 @@ class Keeping:
     def told(self, head: Head, reason: Reason) -> Reason:
         """Why a workload may not use what is kept, with the times that this follows from."""
         name, cluster = reason.params.get("name"), reason.params.get("cluster")
+        if reason.code == "window_closes":
+            return self._told_window(head, str(cluster))
         if reason.code == "room_reserved":
             return told_reserved(self.reserved, reason, self.lasts_ms(head), self._view.now_ms)
         kept = next((one for one in self.kept if (one.name, one.cluster) == (name, cluster)), None)
@@ -312,6 +324,14 @@ class Keeping:
             params["unknown"] = "what else is there"
         return Reason(reason.code, params)
 
+    def _told_window(self, head: Head, cluster: str) -> Reason:
+        there = [one for one in (*self.reserved, *self.kept) if one.cluster == cluster]
+        lent = self.lenders(head).get(cluster, [])
+        kept = next((one for one in there if one not in lent), there[0])
+        if kept.closed is None:
+            return self.told(head, told_other(kept))
+        return told_window(kept, self.lasts_ms(head), self._view.now_ms)
+
     def wake_at_ms(self) -> int:
         """When what is expected to have ended hasn't: then more may be known (0: never)."""
         now_ms = self._view.now_ms
@@ -319,4 +339,5 @@ class Keeping:
         for one in self._view.reservations:
             span = one.at(now_ms)
             times += [span.from_ms, span.until_ms] if span is not None else []
+        times += change_times(self.reserved)
         return min((at_ms for at_ms in times if at_ms > now_ms), default=0)

@@ -168,7 +168,7 @@ class _Choosing:
         if len(usable) < count:
             return None, len(usable)
         usable.sort(key=lambda one: one[:2])
-        return tuple(_whole(node) for _, _, node in usable[:count]), len(usable)
+        return tuple(whole_node(node) for _, _, node in usable[:count]), len(usable)
 
     def _gpus(self, count: int) -> tuple[tuple[NodeAllocation, ...] | None, int]:
         usable: list[tuple[int, int, str, int]] = []
@@ -212,7 +212,8 @@ class _Choosing:
         return tuple(parts), there
 
 
-def _whole(node: Node) -> NodeAllocation:
+def whole_node(node: Node) -> NodeAllocation:
+    """All of a node that others don't hold."""
     devices = tuple(DeviceShare(one.index, one.memory_bytes) for one in node.devices)
     cpus, memory = node.cpus_milli, node.memory_bytes
     return NodeAllocation(
@@ -222,7 +223,7 @@ def _whole(node: Node) -> NodeAllocation:
 
 def _cards(node: Node, indexes: list[int]) -> NodeAllocation:
     """Cards with their part of the CPUs and the memory of their node."""
-    whole, all_cards = _whole(node), max(1, len(node.devices))
+    whole, all_cards = whole_node(node), max(1, len(node.devices))
     part = len(indexes)
     return replace(
         whole,

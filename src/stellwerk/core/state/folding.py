@@ -74,6 +74,10 @@ def fold(state: State, record: ev.Record) -> None:
                 state.standing.decide_own(event.shape, event.decided)
         case ev.QueueObjectApplied() | ev.QueueObjectDeleted():
             _fold_queueing(state, record, event)
+        case ev.CalendarSet():
+            state.set_calendar(event.calendar.cluster, event.calendar)
+        case ev.CalendarRemoved():
+            state.set_calendar(event.cluster, None)
         case ev.ReservationMade() | ev.ReservationMoved() | ev.ReservationOver():
             fold_reservations(state.reservations, record.at_ms, record.actor, event)
         case ev.CommandRefused() | ev.ActionDropped():

@@ -16,6 +16,7 @@ from stellwerk.core.budgets import copied
 from stellwerk.core.inventory.gpu_faults import forgivable, still_told, withheld
 from stellwerk.core.lengths import History
 from stellwerk.core.model.budgets import Spent
+from stellwerk.core.model.calendars import Calendar
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.draining import WHOLE, Drain, with_drains
@@ -70,6 +71,7 @@ class StateImage(Struct, frozen=True):
     past_use: dict[str, Consumed] = {}
     reservations: list[Reservation] = []
     stopped: dict[str, list[int]] = {}
+    calendars: list[Calendar] = []
 
 
 IMAGE_SCHEMA = digest(msgspec.json.schema(StateImage))
@@ -116,6 +118,7 @@ class State:
         self.past_use = PastUses()
         self.reservations = Reservations()
         self.stopped: dict[str, list[int]] = {}
+        self.calendars: dict[str, Calendar] = {}
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
@@ -141,6 +144,7 @@ class State:
             past_use=dict(self.past_use.kept),
             reservations=list(self.reservations.kept.values()),
             stopped={name: list(times) for name, times in self.stopped.items()},
+            calendars=list(self.calendars.values()),
         )
 
     @classmethod
@@ -152,6 +156,7 @@ class State:
         state.faults = {name: dict(nodes) for name, nodes in image.faults.items()}
         state.drains = {name: dict(nodes) for name, nodes in image.drains.items()}
         state.forgiven = dict(image.forgiven)
+        state.calendars = {one.cluster: one for one in image.calendars}
         for cluster in image.clusters:
             state.put_cluster(cluster)
         for key, shape in image.shapes.items():
@@ -197,6 +202,8 @@ class State:
             cluster = replace(cluster, nodes=nodes)
         if name in self.drains:
             cluster = replace(cluster, nodes=with_drains(cluster, self.drains[name]))
+        if name in self.calendars:
+            cluster = replace(cluster, windows=self.calendars[name].spans)
         self.clusters[name] = cluster
         self.cluster_changed(name)
 
@@ -231,12 +238,20 @@ class State:
             self.drains[cluster] = left
         self._mark(cluster)
 
+    def set_calendar(self, cluster: str, calendar: Calendar | None) -> None:
+        """Takes over when a cluster may be used; without a calendar that is always."""
+        if calendar is None:
+            self.calendars.pop(cluster, None)
+        else:
+            self.calendars[cluster] = calendar
+        self._mark(cluster)
+
     def drop_cluster(self, name: str) -> None:
         """Forgets a cluster on which nothing runs, with all that was said about it."""
         assert not self.allocations.get(name), "a cluster on which something runs isn't removed"
         for known in (self.observed, self.clusters, self.allocations):
             known.pop(name, None)
-        for said in (self.quarantined, self.faults, self.drains, self.forgiven):
+        for said in (self.quarantined, self.faults, self.drains, self.forgiven, self.calendars):
             said.pop(name, None)
         self.cluster_changed(name)
 

@@ -1,0 +1,85 @@
+"""When a cluster may be used: where that is written, who made exceptions, and what it comes to."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+FOREVER_MS = 253_402_300_799_000
+"""The last moment of the year 9999: a window that ends then isn't known to close."""
+
+DAY_MS = 86_400_000
+AHEAD_MS = 14 * DAY_MS
+"""So far ahead windows are known."""
+
+MOST_SOURCES = 16
+MOST_OVERRIDES = 64
+MOST_TEXT = 4 << 20
+"""So many characters has what a calendar is made of at most."""
+
+Means = Literal["open", "closed"]
+Window = tuple[int, int]
+
+
+class Source(Struct, frozen=True, omit_defaults=True):
+    """Where it is written when a cluster is open, or closed.
+
+    A ``weekly`` one has its rules in ``text``. An ``ical`` one has the blob of what was last read
+    whole in ``text``, when that was in ``read_ms``, and where it came from in ``name``: a file, or
+    an address that is read again. ``note`` says why a later reading failed.
+    """
+
+    kind: Literal["weekly", "ical"]
+    text: str
+    means: Means = "closed"
+    zone: str = "UTC"
+    name: str = ""
+    read_ms: int = 0
+    note: str = ""
+
+
+class Override(Struct, frozen=True, omit_defaults=True):
+    """Somebody's exception for once; of several that overlap the last one made counts."""
+
+    from_ms: int
+    until_ms: int
+    means: Means
+    actor: str = ""
+    why: str = ""
+
+
+class Calendar(Struct, frozen=True, omit_defaults=True):
+    """The windows of a cluster until ``until_ms`` (UTC milliseconds), and what they follow from.
+
+    One that goes on beyond that ends in ``FOREVER_MS``.
+    """
+
+    cluster: str
+    windows: tuple[Window, ...] = ()
+    until_ms: int = 0
+    sources: tuple[Source, ...] = ()
+    overrides: tuple[Override, ...] = ()
+
+    @property
+    def spans(self) -> tuple[Window, ...]:
+        """The windows as a cluster has them, for which none at all means always."""
+        return self.windows or ((0, 0),)
+
+
+def next_closure(windows: Sequence[Window], now_ms: int) -> Window | None:
+    """From when until when a cluster is closed, the time that goes on or else the next one.
+
+    None = it isn't known ever to close. ``windows`` are sorted and don't touch.
+    """
+    if not windows:
+        return None
+    from_ms = now_ms
+    for opens_ms, closes_ms in windows:
+        if closes_ms <= now_ms:
+            continue
+        if opens_ms > from_ms:
+            return from_ms, opens_ms
+        from_ms = closes_ms
+        if from_ms >= FOREVER_MS:
+            return None
+    return from_ms, FOREVER_MS

@@ -1,0 +1,110 @@
+"""Decides what follows as the windows of clusters close: who is told when, and who counts as over.
+
+A run is told so early that its grace and the copying of what it saves end before the window does.
+Its runtime does so by itself; where nobody hears of that, the run counts as over some time after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stellwerk.core.data.windows import join
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.calendars import next_closure
+from stellwerk.core.model.draining import moment
+from stellwerk.core.model.ids import workload_of
+from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.workload import Run, RunEnd, Workload
+from stellwerk.core.recover.outcome import outcome
+from stellwerk.core.state import State
+
+MARGIN_MS = 5_000
+"""So much earlier than grace and copying ask for is a run told."""
+
+OVER_MARGIN_MS = 120_000
+"""So long after the end of its window, and its grace, a run counts as over that nobody hears of."""
+
+
+def on_calendar(state: State, command: cmd.SetCalendar) -> list[ev.Event]:
+    """Takes over when a cluster may be used, if that is something new."""
+    calendar = command.calendar
+    known = state.calendars.get(calendar.cluster)
+    if known == calendar or calendar.cluster not in state.observed:
+        return []
+    return [ev.CalendarSet(calendar)]
+
+
+def on_no_calendar(state: State, command: cmd.RemoveCalendar) -> list[ev.Event]:
+    """Lets a cluster be used at any time."""
+    return [ev.CalendarRemoved(command.cluster)] if command.cluster in state.calendars else []
+
+
+def told_at_ms(workload: Workload, run: Run, close_ms: int) -> int:
+    """When a run is told that its window closes."""
+    return close_ms - workload.policies.grace_ms - run.copy_ms - MARGIN_MS
+
+
+def _bounded(state: State) -> Iterator[tuple[Workload, Run]]:
+    """What runs where windows are, in a fixed order."""
+    for name in sorted(state.clusters):
+        if not state.clusters[name].windows:
+            continue
+        for id in sorted(state.allocations.get(name, {})):
+            workload = state.workloads[workload_of(id)]
+            if workload.live_run is not None:
+                yield workload, workload.live_run
+
+
+def closing(state: State, now_ms: int) -> list[ev.Event]:
+    """Notice to those whose window is about to close, and the end of those that must be over."""
+    found: list[ev.Event] = []
+    for workload, run in _bounded(state):
+        if now_ms >= _over_at_ms(workload, run) > 0:
+            found += _over(state, workload, run, now_ms)
+            continue
+        if run.notice or workload.cancelling:
+            continue
+        cluster = state.clusters[run.allocation.cluster]
+        closed = next_closure(join(cluster.windows) or cluster.windows, now_ms)
+        if closed is None or now_ms < told_at_ms(workload, run, closed[0]):
+            continue
+        params = {"cluster": cluster.name, "closes": moment(closed[0])}
+        left_ms = max(0, closed[0] - now_ms - run.copy_ms)
+        grace_ms = min(workload.policies.grace_ms, left_ms)
+        found.append(
+            ev.NoticeGiven(
+                run.id, "window", grace_ms, Reason("window_ends", dict(params)), run.copy_ms
+            )
+        )
+    return found
+
+
+def _over_at_ms(workload: Workload, run: Run) -> int:
+    """When a run counts as over that can't be reached; 0 = it doesn't for its window's sake."""
+    if run.reachable or not run.allocation.closes_ms:
+        return 0
+    return run.allocation.closes_ms + workload.policies.grace_ms + OVER_MARGIN_MS
+
+
+def _over(state: State, workload: Workload, run: Run, now_ms: int) -> list[ev.Event]:
+    message = "its window closed, and its machine hasn't been heard of since"
+    end = RunEnd(how="window", put_back=True, message=message, ended_at_ms=run.allocation.closes_ms)
+    shape = state.shapes[workload.shape].shape
+    clusters = [state.clusters[name] for name in sorted(state.clusters)]
+    reason, follows = outcome(workload, run, end, shape, now_ms, clusters)
+    return [ev.RunEnded(run.id, end, reason), follows]
+
+
+def next_closing_ms(state: State, now_ms: int) -> int:
+    """When the next run is to be told, or counts as over; 0 = none is."""
+    times = []
+    for workload, run in _bounded(state):
+        over_ms = _over_at_ms(workload, run)
+        if over_ms:
+            times.append(over_ms)
+        cluster = state.clusters[run.allocation.cluster]
+        closed = next_closure(join(cluster.windows) or cluster.windows, now_ms)
+        if closed is not None and not run.notice and not workload.cancelling:
+            times.append(told_at_ms(workload, run, closed[0]))
+    return min((at for at in times if at > now_ms), default=0)

@@ -1,0 +1,245 @@
+"""Reads iCalendar text: when something takes place, with all that can't be read and where that is.
+
+What repeats is expanded by `recurring-ical-events`, which is imported when a calendar is read and
+never before. What costs too much to expand is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
+
+from stellwerk.core.data.windows import join
+from stellwerk.core.model.calendars import MOST_TEXT, Window
+from stellwerk.core.model.errors import Problem, StellwerkError
+
+MOST_EVENTS = 20_000
+MOST_TOLD = 20
+TOO_OFTEN = ("SECONDLY", "MINUTELY", "HOURLY")
+EARLIEST_YEAR = 1970
+INSTALL = "pip install 'stellwerk[calendars]'"
+
+
+class Happening(Struct, frozen=True):
+    """One time of an event (UTC milliseconds)."""
+
+    from_ms: int
+    until_ms: int
+    what: str = ""
+
+
+class Read(Struct, frozen=True):
+    """What a calendar says: times in order, and notes about what was assumed."""
+
+    happenings: tuple[Happening, ...]
+    events: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def spans(self) -> list[Window]:
+        """The times at which something takes place, joined."""
+        return join((one.from_ms, one.until_ms) for one in self.happenings)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """A time zone by its name; raises StellwerkError for one that isn't there."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise StellwerkError.of(
+            "calendar/zone", f"there is no time zone `{name[:60]}`", "write one as `Europe/Berlin`"
+        ) from error
+
+
+def read(text: str, file: str, zone: ZoneInfo, from_ms: int, until_ms: int) -> Read:
+    """The times between two moments; raises StellwerkError with everything that is wrong.
+
+    ``zone`` is meant by times that name none.
+    """
+    if len(text) > MOST_TEXT:
+        raise _refused("calendar/too-large", file, f"has more than {MOST_TEXT >> 20} MiB")
+    if "\0" in text or "BEGIN:VCALENDAR" not in text[:4096].upper():
+        raise _refused("calendar/not-ical", file, "isn't an iCalendar file: no BEGIN:VCALENDAR")
+    if text.upper().count("BEGIN:VEVENT") > MOST_EVENTS:
+        raise _refused("calendar/too-many", file, f"has more than {MOST_EVENTS} events")
+    reader = _Reader(text, file, zone, from_ms, until_ms)
+    return reader.read()
+
+
+def _refused(code: str, file: str, why: str) -> StellwerkError:
+    return StellwerkError.of(code, f"{file} {why}", "export the calendar again, or a part of it")
+
+
+class _Reader:
+    """One text, read once."""
+
+    def __init__(self, text: str, file: str, zone: ZoneInfo, from_ms: int, until_ms: int) -> None:
+        self.text, self.file, self.zone = text, file, zone
+        self.begin = datetime.fromtimestamp(from_ms // 1000, UTC)
+        self.end = datetime.fromtimestamp(until_ms // 1000, UTC)
+        self.problems: list[Problem] = []
+        self.floating = 0
+        self._lines: list[str] | None = None
+
+    def read(self) -> Read:
+        """Parses, sorts by series, expands."""
+        calendars = self._parsed()
+        found: list[Happening] = []
+        events = 0
+        for calendar in calendars:
+            for series in self._series(calendar):
+                events += len(series)
+                found += self._expanded(calendar, series)
+        if self.problems:
+            raise StellwerkError(self.problems[:MOST_TOLD])
+        notes = []
+        if self.floating:
+            notes.append(f"{self.floating} events name no time zone: {self.zone} was taken")
+        found.sort(key=lambda one: (one.from_ms, one.until_ms, one.what))
+        return Read(tuple(found), events, tuple(notes))
+
+    def _parsed(self) -> list[Any]:
+        try:
+            import icalendar
+        except ImportError as error:
+            message = "calendars can't be read: the library `icalendar` isn't installed"
+            raise StellwerkError.of("calendar/library", message, INSTALL) from error
+        try:
+            return list(icalendar.Calendar.from_ical(self.text, multiple=True))
+        except (ValueError, IndexError, KeyError, TypeError) as error:
+            why = f"can't be read: {' '.join(str(error).split())[:200]}"
+            raise _refused("calendar/broken", self.file, why) from error
+
+    def _series(self, calendar: Any) -> Iterator[list[Any]]:
+        """Events by UID: one with its exceptions is one series."""
+        found: dict[str, list[Any]] = {}
+        for number, event in enumerate(calendar.walk("VEVENT")):
+            if self._counts(event):
+                uid = str(event.get("UID", "")) or f"event {number + 1}"
+                found.setdefault(uid, []).append(event)
+        for series in found.values():
+            if not self._is_outside(series):
+                yield series
+
+    def _counts(self, event: Any) -> bool:
+        """Whether it takes time of anybody, and can be read; what speaks against that is noted."""
+        if self._is(event, "STATUS", "CANCELLED") and "RECURRENCE-ID" not in event:
+            return False
+        if self._is(event, "TRANSP", "TRANSPARENT"):
+            return False
+        for what, why in getattr(event, "errors", ()):
+            self._wrong(event, f"`{what}` can't be read: {' '.join(str(why).split())[:120]}")
+        start = getattr(event.get("DTSTART"), "dt", None)
+        if start is None:
+            self._wrong(event, "has no DTSTART that can be read")
+            return False
+        if start.year < EARLIEST_YEAR:
+            self._wrong(event, f"begins before {EARLIEST_YEAR}")
+            return False
+        for rule in _listed(event.get("RRULE")):
+            often = [str(one).upper() for one in rule.get("FREQ", ())]
+            if not often or often[0] in TOO_OFTEN:
+                self._wrong(event, f"repeats {often[0].lower() if often else 'without FREQ'}")
+                return False
+        if isinstance(start, datetime) and start.tzinfo is None:
+            self.floating += 1
+        return True
+
+    @staticmethod
+    def _is(event: Any, key: str, value: str) -> bool:
+        return str(event.get(key, "")).upper() == value
+
+    def _is_outside(self, series: list[Any]) -> bool:
+        """Whether nothing of it can lie between the two moments: by far the most in old files."""
+        for event in series:
+            if any(key in event for key in ("RRULE", "RDATE", "RECURRENCE-ID")):
+                return False
+            begin, end = self._of(event)
+            if begin < self.end and end > self.begin:
+                return False
+        return True
+
+    def _expanded(self, calendar: Any, series: list[Any]) -> Iterator[Happening]:
+        if len(series) == 1 and not any(key in series[0] for key in ("RRULE", "RDATE")):
+            times: Iterable[Any] = series
+        else:
+            times = self._repeated(calendar, series)
+        for event in times:
+            if self._is(event, "STATUS", "CANCELLED"):
+                continue
+            begin, end = self._of(event)
+            if begin < self.end and end > self.begin and end > begin:
+                what = str(event.get("SUMMARY", ""))[:80]
+                yield Happening(_ms(begin), _ms(end), what)
+
+    def _repeated(self, calendar: Any, series: list[Any]) -> list[Any]:
+        import icalendar
+        import recurring_ical_events
+
+        one = icalendar.Calendar()
+        for name in ("X-WR-TIMEZONE",):
+            if name in calendar:
+                one.add(name, calendar[name])
+        for event in series:
+            one.add_component(event)
+        try:
+            # A day on either side: times without a zone are looked for as if they were in UTC.
+            begin, end = self.begin - timedelta(days=1), self.end + timedelta(days=1)
+            return list(recurring_ical_events.of(one).between(begin, end))
+        except Exception as error:  # noqa: BLE001 - whatever a hostile file makes a library raise
+            why = " ".join(str(error).split())[:120]
+            self._wrong(series[0], f"its recurrence can't be read: {why}")
+            return []
+
+    def _of(self, event: Any) -> tuple[datetime, datetime]:
+        start = event["DTSTART"].dt
+        ends = getattr(event.get("DTEND"), "dt", None)
+        lasts = getattr(event.get("DURATION"), "dt", None)
+        if ends is None:
+            whole = timedelta(days=1) if not isinstance(start, datetime) else timedelta(0)
+            if lasts is None:
+                lasts = whole
+            return self._aware(start), self._aware(start) + lasts
+        return self._aware(start), self._aware(ends)
+
+    def _aware(self, at: date | datetime) -> datetime:
+        """A moment; a day begins at midnight of the zone."""
+        if not isinstance(at, datetime):
+            at = datetime.combine(at, time(0))
+        return (at.replace(tzinfo=self.zone) if at.tzinfo is None else at).astimezone(UTC)
+
+    def _wrong(self, event: Any, why: str) -> None:
+        uid, what = str(event.get("UID", "")), str(event.get("SUMMARY", ""))[:60]
+        self.problems.append(
+            Problem(
+                "calendar/event",
+                f"the event `{what or uid or 'without a name'}` {why}",
+                "mend it in the calendar it comes from, or take it out",
+                file=self.file,
+                line=self._line_of(uid),
+                column=1,
+            )
+        )
+
+    def _line_of(self, uid: str) -> int:
+        if self._lines is None:
+            self._lines = self.text.splitlines()
+        wanted = f"UID:{uid}"[:74]
+        for number, line in enumerate(self._lines, 1):
+            if uid and line.startswith(wanted):
+                return number
+        return 1
+
+
+def _listed(rules: Any) -> list[Any]:
+    if rules is None:
+        return []
+    return list(rules) if isinstance(rules, list) else [rules]
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

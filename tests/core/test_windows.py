@@ -1,0 +1,163 @@
+"""A cluster that isn't always open: who may start, who is told, who counts as over."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stellwerk.core import windows
+from stellwerk.core.forecast import Knowledge, forecast
+from stellwerk.core.model import commands as cmd
+from stellwerk.core.model import events as ev
+from stellwerk.core.model.calendars import FOREVER_MS, Calendar, next_closure
+from stellwerk.core.model.catalogue import render
+from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.workload import Policies
+from stellwerk.core.state import State, StateImage
+from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
+from tests.core.hall import Hall
+
+MINUTE, HOUR = 60_000, 3_600_000
+SAVES = Policies(recovers=True)
+
+
+def a_room(*spans: tuple[int, int], always: bool = False) -> Hall:
+    """A room of one node that is open at these times, in hours from now; and one always open."""
+    rooms = [a_cluster("lab", a_node("n0", cpus=4), kind="room")]
+    if always:
+        rooms.append(a_cluster("open", a_node("m0", cpus=1)))
+    hall = Hall(*rooms)
+    hall.command(cmd.SetCalendar(Calendar("lab", tuple(at(hall, *one) for one in spans))), "prof")
+    return hall
+
+
+def at(hall: Hall, opens: int, closes: int) -> tuple[int, int]:
+    """A window, in hours from now."""
+    return hall.now_ms + opens * HOUR, hall.now_ms + closes * HOUR
+
+
+def let(hall: Hall, ms: int = 0) -> list[ev.Event]:
+    """Lets time go on, with all that follows for windows."""
+    hall.now_ms += ms
+    found = hall.fold(windows.closing(hall.state, hall.now_ms))
+    assert not windows.closing(hall.state, hall.now_ms)
+    return found
+
+
+def ends_in(hours: int) -> Policies:
+    """With a time limit."""
+    return Policies(time_limit_ms=hours * HOUR)
+
+
+def why(hall: Hall, key: WorkloadId) -> str:
+    """The sentence of the first reason for which a workload waits."""
+    waits = hall.state.shapes[hall.workload(key).shape].waits
+    assert waits is not None
+    return render(waits.reasons[0]).sentence
+
+
+def test_what_is_over_before_it_closes_starts_and_what_is_not_waits() -> None:
+    """Also what goes on from what it saves; the others are told what they need and what is left."""
+    hall = a_room((0, 3), (12, 30))
+    long = hall.submit(a_shape(a_request(cpus=1, memory_gib=3)), policies=ends_in(5))
+    unknown = hall.submit(a_shape(a_request(cpus=1, memory_gib=4)))
+    short = hall.submit(a_shape(a_request(cpus=1)), policies=ends_in(2))
+    saves = hall.submit(a_shape(a_request(cpus=1, memory_gib=2)), policies=SAVES)
+    assert hall.settle() == [short, saves]
+    assert hall.workload(short).runs[-1].allocation.closes_ms == hall.now_ms + 3 * HOUR
+    assert "lab closes at " in why(hall, long)
+    assert "it needs 5 h" in why(hall, long)
+    assert "how long it runs isn't known" in why(hall, unknown)
+    found = forecast(hall.view(), Knowledge(), [long])[long]
+    assert found.likely_ms == hall.now_ms + 12 * HOUR, "it starts when that opens"
+
+
+def test_nothing_starts_while_it_is_closed_and_the_loop_wakes_when_it_opens() -> None:
+    """Work goes where it is open instead, and starts at the very moment at which that opens."""
+    hall = a_room((2, 9), always=True)
+    here, waits = (hall.submit(policies=ends_in(1)) for _ in range(2))
+    assert hall.settle() == [here]
+    assert hall.workload(here).runs[-1].allocation.cluster == "open"
+    assert hall.told(waits)
+    hall.now_ms += HOUR
+    assert hall.plan().wake_at_ms == hall.now_ms + HOUR
+    hall.now_ms += HOUR
+    assert hall.settle() == [waits]
+
+
+def test_notice_leaves_time_for_its_grace_and_for_copying() -> None:
+    """It is given once, with what is left; the work goes back and on when that opens again."""
+    hall = a_room((0, 3), (5, 30))
+    key = hall.submit(policies=SAVES)
+    assert hall.settle() == [key]
+    hall.seen(key)
+    run = hall.workload(key).runs[-1]
+    hall.fold([ev.CopyTimeLearned(run.id, 1, 10 * MINUTE)])
+    due_ms = hall.now_ms + 3 * HOUR - run.grace_ms - 10 * MINUTE
+    due_ms -= hall.workload(key).policies.grace_ms + windows.MARGIN_MS
+    assert windows.next_closing_ms(hall.state, hall.now_ms) == due_ms
+    assert not let(hall, due_ms - hall.now_ms - 1)
+    (told,) = let(hall, 1)
+    assert isinstance(told, ev.NoticeGiven)
+    assert (told.why, told.grace_ms, told.copy_ms) == ("window", 30_000, 10 * MINUTE)
+    assert told.reason is not None
+    assert "lab closes at " in render(told.reason).sentence
+    hall.end(key, windows.RunEnd(how="window", put_back=True, new_checkpoint=True))
+    assert hall.workload(key).phase == "Pending"
+    assert hall.workload(key).retries == 0, "it isn't charged"
+    hall.now_ms += MINUTE
+    assert hall.settle() == []
+    hall.now_ms += 3 * HOUR
+    assert hall.settle() == [key]
+
+
+def test_a_longer_window_lets_a_run_go_on() -> None:
+    """Notice comes by the windows as they are now; a shorter one brings it at once."""
+    hall = a_room((0, 3))
+    key = hall.submit(policies=ends_in(2))
+    assert hall.settle() == [key]
+    hall.command(cmd.SetCalendar(Calendar("lab", (at(hall, 0, 9),))))
+    assert not let(hall, 5 * HOUR)
+    hall.command(cmd.SetCalendar(Calendar("lab", (at(hall, 5, 9),))))
+    assert [type(one) for one in let(hall)] == [ev.NoticeGiven]
+
+
+def test_a_run_that_nobody_hears_of_is_over_some_time_after_its_window() -> None:
+    """Its runtime stops it by itself; before that time it is never replaced."""
+    hall = a_room((0, 3), (4, 30))
+    key = hall.submit(policies=ends_in(2))
+    assert hall.settle() == [key]
+    run = hall.workload(key).runs[-1]
+    hall.fold([ev.ReachabilityChanged(run.id, reachable=False)])
+    wait_ms = 3 * HOUR + hall.workload(key).policies.grace_ms + windows.OVER_MARGIN_MS
+    found = let(hall, wait_ms - 1)
+    assert not any(isinstance(one, ev.RunEnded) for one in found)
+    assert [type(one) for one in let(hall, 1)] == [ev.RunEnded, ev.Requeued]
+    assert hall.workload(key).retries == 0
+
+
+def test_without_a_calendar_it_is_open_again() -> None:
+    """And what an image holds is what was set."""
+    hall = a_room((2, 3))
+    key = hall.submit()
+    assert hall.settle() == []
+    assert State.from_image(hall.state.image()).clusters == hall.state.clusters
+    assert isinstance(hall.state.image(), StateImage)
+    hall.command(cmd.RemoveCalendar("lab"))
+    assert not hall.command(cmd.RemoveCalendar("lab"))
+    assert hall.settle() == [key]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(0, 40))
+def test_the_next_closure_is_the_first_closed_time(steps: list[int], now: int) -> None:
+    """As asking minute by minute finds it."""
+    edges = [sum(steps[: i + 1]) for i in range(len(steps))]
+    spans = tuple(zip(edges[::2], edges[1::2], strict=False))
+    found = next_closure(spans, now)
+    closed = [t for t in range(now, 60) if not any(a <= t < b for a, b in spans)]
+    if not spans:
+        assert found is None
+        return
+    assert found is not None
+    assert found[0] == closed[0]
+    later = [t for t in range(found[0], 60) if t not in closed]
+    assert found[1] == (later[0] if later else FOREVER_MS)
