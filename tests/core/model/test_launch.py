@@ -8,6 +8,7 @@ from stellwerk.core.describe.tasks import read_tasks
 from stellwerk.core.lower import lower
 from stellwerk.core.model.launch import (
     common_environment,
+    gpus_per_node,
     node_environment,
     processes_per_node,
     ranks_of_node,
@@ -156,6 +157,14 @@ def test_accelerate_is_told_where_there_is_no_device() -> None:
     told = read_tasks("run: x\nnum_nodes: 2\nenvs: {ACCELERATE_USE_CPU: 'no'}")
     assert isinstance(told, Task)
     assert "ACCELERATE_USE_CPU" not in common(told)
+
+
+def test_a_share_of_memory_alone_is_one_device() -> None:
+    """Also where no accelerator is named beside it, so nothing is told to do without."""
+    task = read_tasks("run: x\nnum_nodes: 2\nresources: {labels: {stellwerk/gpu-memory: 18GB}}")
+    assert isinstance(task, Task)
+    assert gpus_per_node(task) == 1
+    assert "ACCELERATE_USE_CPU" not in common(task)
 
 
 @given(st.sampled_from(LAUNCHERS), st.integers(1, 5), st.integers(0, 5), st.integers(0, 4))

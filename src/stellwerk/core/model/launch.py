@@ -27,7 +27,9 @@ WITH_VARIABLES = ("torchrun", "accelerate", *ONCE_A_PROCESS)
 
 def gpus_per_node(task: Task, alternative: int = 0) -> int:
     """Gives how many devices a node's job may count on; a part of one counts as one."""
-    return math.ceil(task.resources[alternative].gpus)
+    asked = math.ceil(task.resources[alternative].gpus)
+    alone = task.gpu_memory_bytes and not any(one.gpus for one in task.resources)
+    return 1 if alone else asked
 
 
 def processes_per_node(task: Task, alternative: int = 0) -> int:
