@@ -83,6 +83,6 @@ def test_a_refusal_is_an_answer_and_one_s_own_address_none() -> None:
         port = server.getsockname()[1]
         assert answers([("127.0.0.1", port)])
     assert answers([("127.0.0.1", port)])
-    assert not answers([("no address", port)])
+    assert not answers([("no address", port), ("255.255.255.255", port)])
     here: Any = None
     assert reach_out(here, {"addresses": [], "ports": [port]}, b"")[0] == {"reached": False}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.environments import CACHE, JAX, MPI, MPICH, OPEN_MPI_5, TRAINER, Environment
+from tests.lab.environments import CACHE, JAX, MPI, MPICH, OPEN_MPI_5, RAY, TRAINER, Environment
 from tests.lab.researcher import losses
 from tests.lab.room import Computer, Room, a_room, missing
 from tests.lab.test_ssh import PATIENCE_S, Person
@@ -207,6 +207,16 @@ def test_mpirun_fills_both_machines_without_ssh_between_them(lab: Lab, one: Envi
     lab.over()
     said = lab.stw("logs", "job").splitlines()
     assert sorted(line for line in said if line.startswith("rank ")) == FOUR
+
+
+def test_ray_is_one_cluster_on_both_machines_and_ends_with_the_job(lab: Lab, room: Room) -> None:
+    """Its daemons leave their script's session, and are ended all the same."""
+    lab.gang(f"PATH={needs(RAY)}:$PATH\nbash raying.sh || cat start.log", launcher="node")
+    lab.over()
+    assert "ray ran on nodes 0 1" in lab.lines()
+    for computer in room.computers:
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in computer.processes()]
+        assert not any(b"raylet" in line or b"gcs_server" in line for line in commands)
 
 
 WAIT = "echo up\nwhile [ ! -e ~/go ]; do sleep 0.1; done\necho down"

@@ -16,6 +16,7 @@ from .network import own_addresses
 
 TRY_S = 3.0
 _MOST = 16
+_UNDER_WAY = (0, errno.EINPROGRESS, errno.ECONNREFUSED)
 _ANSWERS = (0, errno.ECONNREFUSED, errno.ECONNRESET)
 
 
@@ -59,5 +60,7 @@ def _begin(address: str, port: int) -> socket.socket | None:
     except OSError:
         return None
     attempt.setblocking(False)
-    attempt.connect_ex(place)
-    return attempt
+    if attempt.connect_ex(place) in _UNDER_WAY:
+        return attempt
+    attempt.close()  # no way there; whoever is asked about it later would say that all is well
+    return None
