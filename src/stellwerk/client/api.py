@@ -24,7 +24,7 @@ from stellwerk.client.bulk import SHOWN, ChangedMany, Verb, Which
 from stellwerk.client.connection import UnreachableError
 from stellwerk.client.execs import Execs
 from stellwerk.client.explains import ExplainCalls
-from stellwerk.client.fleet import Clusters, ClusterView, GpuHistory, Resumed
+from stellwerk.client.fleet import Clusters, ClusterView, Resumed
 from stellwerk.client.machines import MachineCalls
 from stellwerk.client.parts import Query, list_query, new_key, part, with_key
 from stellwerk.client.people import PeopleCalls
@@ -269,11 +269,6 @@ class Client(
     def clusters(self) -> tuple[ClusterView, ...]:
         """The fleet, with what is free."""
         return tuple(self._get("/v1/clusters", Clusters).items)
-
-    def gpu_history(self, cluster: str = "", since_ms: int = 0) -> GpuHistory:
-        """How full and how busy GPUs were."""
-        asked = urlencode({"cluster": cluster, "since_ms": since_ms})
-        return self._get(f"/v1/gpus/history?{asked}", GpuHistory)
 
     def logs(
         self,

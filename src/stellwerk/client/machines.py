@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from stellwerk.client.fleet import Resumed
+from stellwerk.client.fleet import GpuHistory, Resumed
 from stellwerk.client.parts import decode, part
 from stellwerk.client.requests import Requests
 
@@ -150,6 +150,11 @@ class FarFiles(Struct):
 
 class MachineCalls(Requests):
     """Clusters over SSH, and what their machines keep."""
+
+    def gpu_history(self, cluster: str = "", since_ms: int = 0) -> GpuHistory:
+        """How full and how busy GPUs were."""
+        asked = urlencode({"cluster": cluster, "since_ms": since_ms})
+        return self._get(f"/v1/gpus/history?{asked}", GpuHistory)
 
     def ssh_clusters(self) -> Sequence[SshCluster]:
         """Those that were added."""
