@@ -5,12 +5,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.checks import delay_ms, next_overdue_ms, overdue
+from stellwerk.core.forecast import Knowledge, forecast
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.admission import AdmissionCheck, CheckWord
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.queueing import CheckRule, QueueSettings, Requeuing
 from stellwerk.core.model.workload import RunEnd
+from stellwerk.core.queueing_preview import WHEN_AGREED, outcomes_of
+from stellwerk.core.queueing_quota import queues_stand
 from stellwerk.testing.builders import a_cluster, a_node
 from tests.core.hall import Hall
 from tests.core.queued import a_queue, queueing
@@ -221,3 +224,18 @@ def test_whatever_checks_say_quota_holds_and_nobody_starts_without_all(
             say(hall, key, what, word)
         held = [w.claim or w.live_run for w in hall.state.workloads.values()]
         assert sum(one is not None for one in held) <= 2
+
+
+def test_what_is_foreseen_looks_beyond_checks_that_can_agree() -> None:
+    """A forecast as if they agreed at once; a dry run says that it is they who decide."""
+    hall = a_checked_hall()
+    key = hall.submit(TWO, queue="team")
+    view = hall.view()
+    told = forecast(view, Knowledge({}, {}), [key])[key]
+    assert told.likely_ms == hall.now_ms
+    assert outcomes_of(view)[key].what == WHEN_AGREED
+    closed = a_checked_hall(checks=(BUDGET,))
+    key = closed.submit(TWO, queue="team")
+    assert forecast(closed.view(), Knowledge({}, {}), [key])[key].likely_ms is None
+    [queue] = queues_stand(closed.state.queueing.objects, (), {})
+    assert (queue.status, queue.about) == ("AdmissionCheckNotFound", "papers")

@@ -24,6 +24,7 @@ from stellwerk.core.model.actions import StartRun
 from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import RunId, WorkloadId, digest, run_id
 from stellwerk.core.model.lengths import Begun, Length
+from stellwerk.core.place.checking import as_if_agreed
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.plan import starts
 from stellwerk.core.queue.quota import Held
@@ -216,7 +217,7 @@ class _Future:
         self.unknown = 0
         self.steps = 0
         self._most = most
-        self._view = view
+        self._view = as_if_agreed(view)
         self._known = known
         self._take = take
         self._memory = Memory()

@@ -20,6 +20,7 @@ from stellwerk.core.view import View
 
 STARTS, STOPS = "starts now", "is stopped"
 NEXT = "waits for its turn"
+WHEN_AGREED = "starts when its checks agree"
 WHEN_ROOM = "starts when there is room"
 
 
@@ -92,6 +93,10 @@ def outcomes_of(view: View) -> dict[WorkloadId, Outcome]:
                 found[action.workload] = Outcome(STARTS)
             case ClaimRoom() if action.claim is not None:
                 count = len(action.stops)
+                if not count:
+                    asked = ", ".join(action.claim.checks)
+                    found[action.workload] = Outcome(WHEN_AGREED, f"asks {asked}", asked)
+                    continue
                 why = f"{count} running {'workload makes' if count == 1 else 'workloads make'} room"
                 found[action.workload] = Outcome(WHEN_ROOM, why)
                 for stop in action.stops:

@@ -10,6 +10,7 @@ from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.queueing import ClusterQueue, Cohort, Pair, QueueObjects
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.queue.live import Queues
+from stellwerk.core.queue.quota import closed_by_check
 from stellwerk.core.queue.shares import share_of
 from stellwerk.core.queue.tree import QuotaNode
 from stellwerk.core.queueing_objects import Doors
@@ -92,10 +93,11 @@ def queues_stand(
     local_queues: dict[str, list[str]] = {}
     for local in objects.local_queues:
         local_queues.setdefault(local.queue, []).append(local.key)
-    world = Queues(objects).world
+    world, checks = Queues(objects).world, {one.name: one for one in objects.checks}
     found = []
     for queue in objects.queues:
-        status, about = world.queues[queue.name].inactive or (READY, "")
+        closed = world.queues[queue.name].inactive or closed_by_check(queue, checks)
+        status, about = closed or (READY, "")
         found.append(
             QueueStands(
                 queue,

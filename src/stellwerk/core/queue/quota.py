@@ -12,11 +12,18 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from stellwerk.core.model.admission import AdmissionCheck
 from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import RunId, WorkloadId
 from stellwerk.core.model.limits import LEAST_RUN_MS
 from stellwerk.core.model.nearness import TopologyRequest
-from stellwerk.core.model.queueing import Admission, LocalQueue, QueuedWorkload, QueueObjects
+from stellwerk.core.model.queueing import (
+    Admission,
+    ClusterQueue,
+    LocalQueue,
+    QueuedWorkload,
+    QueueObjects,
+)
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import DEFAULT_QUEUE, Allocation, named
 from stellwerk.core.queue import classical, fair
@@ -209,23 +216,13 @@ class Quota:
                 return Door(queue, Reason("queue_stopped", {"queue": queue.name, "note": about}))
             note = f"{why} ({about})"
             return Door(queue, Reason("queue_inactive", {"queue": queue.name, "note": note}))
-        if unchecked := self._unchecked(queue):
-            params = {"queue": queue.name, "note": unchecked}
+        if (unchecked := closed_by_check(queue.spec, self._checks)) is not None:
+            params = {"queue": queue.name, "note": "{} ({})".format(*unchecked)}
             return Door(queue, Reason("queue_inactive", {**params}))
         if not self._queues.takes(queue, local.namespace):
             params = {"queue": queue.name, "name": local.namespace}
             return Door(queue, Reason("queue_namespace", {**params}))
         return Door(queue)
-
-    def _unchecked(self, queue: QueueState) -> str:
-        """Which check of a queue can't be passed, so that nothing is taken in."""
-        for rule in queue.spec.checks:
-            check = self._checks.get(rule.name)
-            if check is None:
-                return f"AdmissionCheckNotFound ({rule.name})"
-            if not check.is_served:
-                return f"AdmissionCheckInactive ({rule.name}: nobody here is {check.controller})"
-        return ""
 
     def checks_of(self, queue: QueueState, holding: Holding) -> tuple[str, ...]:
         """The checks that must agree before work with such flavors starts."""
@@ -356,6 +353,19 @@ class Quota:
                 yield self.held[key], holder.queue.name
             elif local is not None and local.stop == "HoldAndDrain":
                 yield self.held[key], local.key
+
+
+def closed_by_check(
+    queue: ClusterQueue, checks: Mapping[str, AdmissionCheck]
+) -> tuple[str, str] | None:
+    """Why nothing can pass a queue's checks, in the reference's word, and which one that is."""
+    for rule in queue.checks:
+        check = checks.get(rule.name)
+        if check is None:
+            return "AdmissionCheckNotFound", rule.name
+        if not check.is_served:
+            return "AdmissionCheckInactive", f"{rule.name}: nobody here is {check.controller}"
+    return None
 
 
 def as_queued(
