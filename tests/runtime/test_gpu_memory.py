@@ -3,12 +3,15 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from stellwerk.runtime import amd, nvlink, nvml, probe
+from stellwerk.runtime.helper import limit_gpu_memory
 from stellwerk.runtime.system import memory_sizes
 
 GIB = 1024**3
@@ -108,3 +111,24 @@ def test_cards_of_amd_are_read_from_what_their_driver_shows(
     monkeypatch.setenv("STELLWERK_SYS", str(tmp_path))
     told = probe.probe(str(tmp_path))["gpus"]
     assert [(gpu["index"], gpu.get("vendor", "nvidia")) for gpu in told][-1] == (3, "amd")
+
+
+def test_pytorch_is_limited_by_a_line_of_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each device that the job sees; nothing is loaded where it has whole cards."""
+    told: list[tuple[float, int]] = []
+
+    class Cuda:
+        device_count = staticmethod(lambda: 2)
+        set_per_process_memory_fraction = staticmethod(
+            lambda fraction, device: told.append((fraction, device))
+        )
+
+    torch = ModuleType("torch")
+    torch.cuda = Cuda  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.delenv("STELLWERK_GPU_MEMORY_FRACTION", raising=False)
+    assert limit_gpu_memory() is None
+    assert told == []
+    monkeypatch.setenv("STELLWERK_GPU_MEMORY_FRACTION", "0.4500")
+    assert limit_gpu_memory() == 0.45
+    assert told == [(0.45, 0), (0.45, 1)]
