@@ -4,8 +4,8 @@ Beside each module lies what this Python compiles it to, for to compile all of t
 agent's start; another version passes that over, and reads the module itself.
 
 The file keeps the names of the modules and is at the end of a job's PYTHONPATH, so that a job can
-import `stellwerk.runtime.helper` where Stellwerk isn't installed. `stellwerk` itself is no module
-in it: where Stellwerk is installed, that one counts.
+import `stellwerk.runtime.helper` and `stellwerk.runtime.training` where Stellwerk isn't installed.
+`stellwerk` itself is no module in it: where Stellwerk is installed, that one counts.
 """
 
 from __future__ import annotations

@@ -183,3 +183,8 @@ def memory_sizes() -> dict[str, int]:
     except OSError:
         return {}
     return sizes
+
+
+def exit_code(status: int) -> int:
+    """What a shell would call the end of a process: 128 + n after signal n."""
+    return status if status >= 0 else 128 - status

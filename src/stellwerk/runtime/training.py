@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib import import_module
 from typing import Any, Optional
 
 from .helper import checkpoint_complete, done, metric, should_stop, stay
@@ -65,11 +66,10 @@ def trainer_callback() -> Any:
 
     What it logs is told as metrics, and each checkpoint that it has written as complete.
     """
-    from transformers import TrainerCallback
-
     stay()
+    base: Any = import_module("transformers").TrainerCallback
 
-    class Stellwerk(TrainerCallback):  # type: ignore[misc]
+    class Stellwerk(base):  # type: ignore[misc]
         """Saves when the job is to stop."""
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
@@ -164,10 +164,8 @@ def _any_jax_process(told: bool) -> bool:
     jax = sys.modules.get("jax")
     if jax is None or jax.process_count() == 1:
         return told
-    import numpy as np
-    from jax.experimental import multihost_utils
-
-    return bool(multihost_utils.process_allgather(np.array([told])).any())
+    everybody = import_module("jax.experimental.multihost_utils").process_allgather
+    return bool(everybody(import_module("numpy").array([told])).any())
 
 
 def _number(path: str) -> int:

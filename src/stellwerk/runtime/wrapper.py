@@ -30,7 +30,7 @@ from .sampling import Sampler, oom_kills
 from .slurm import ENDS_IN_MS, PUT_BACK
 from .spec import read_signals
 from .status import status_record
-from .system import become_subreaper, boot_id, now_ms
+from .system import become_subreaper, boot_id, exit_code, now_ms
 from .telling import LineReader, tell
 
 _KILL_AFTER_MS = 5_000
@@ -66,8 +66,7 @@ class Wrapper:
         self.log_over = False
         self.oom_kills_before = oom_kills()
         self.rank_of: dict[int, int] = {}
-        self.wants_back = False
-        self._ending_ranks = False
+        self.wants_back = self._ending_ranks = False
         self._kill_again_ms = _KILL_AGAIN_MS
         self._is_over = False
         self._has_orphans = True
@@ -279,7 +278,7 @@ class Wrapper:
         return shells
 
     def _rank_ended(self, rank: int, status: int) -> None:
-        code = _KILLED if self._ending_ranks else _exit_code(status)
+        code = _KILLED if self._ending_ranks else exit_code(status)
         self.codes[rank] = code
         if status < 0 and not self._ending_ranks:
             self.signals[rank] = -status
@@ -379,7 +378,7 @@ class Wrapper:
             and not self.before.child_ended(pid, status)
             and self.notice.why is not None
         ):
-            self.reaped_codes.add(_exit_code(status))
+            self.reaped_codes.add(exit_code(status))
 
     # -- what others see -------------------------------------------------------------------------
 
@@ -396,8 +395,3 @@ class Wrapper:
         """Tell the agent that the files of this run are worth a look."""
         if not tell(self.order.places.inbox, {"run": self.spec.run}):
             self.loop.after("poke", _POKE_AGAIN_MS, self.poke)
-
-
-def _exit_code(status: int) -> int:
-    """What a shell would call the end: 128 + n after signal n."""
-    return status if status >= 0 else 128 - status

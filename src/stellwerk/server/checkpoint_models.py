@@ -18,7 +18,8 @@ class CheckpointView(msgspec.Struct, frozen=True):
     """The newest whole copy at home (`null`: none yet), and what its machine has that isn't there.
 
     `home_ms` is when the copy was whole, after `copy_ms`; `machines` where it came from, `folder`
-    where it is. `next_copy_ms` is what its machine is needed for after the job's end. `newer` is on `newer_on` alone; `trouble` says why it isn't copied.
+    where it is. `next_copy_ms` is what its machine is needed for after the job's end. `newer` is on
+    `newer_on` alone; `trouble` says why it isn't copied.
     """
 
     at_home: SavedView | None
