@@ -44,6 +44,7 @@ def reason_codes(person: Person, name: str) -> list[str]:
 
 def test_a_policy_is_applied_explained_moved_kept_and_obeyed(person: Person) -> None:
     """Each step by the command line; the server is killed between decision and work."""
+    person.write("strategy.yaml", "{type: Progressive, progressive: {maxConcurrency: 0.5}}")
     person.stw("server", "start")
     person.wait(lambda client: client.clusters(), lambda: "no cluster")
     [here] = [one["name"] for one in person.json("clusters")]
@@ -53,6 +54,10 @@ def test_a_policy_is_applied_explained_moved_kept_and_obeyed(person: Person) -> 
     assert person.json("placement", "ls") == []
     told = person.stw("placement", "apply", "-f", "fleet.yaml")
     assert "default/gold new: chooses afar" in told.stdout
+    refused = person.stw("placement", "waves", "gold", "-f", "strategy.yaml", code=2)
+    assert "a number of clusters or a portion like `25%`" in refused.stderr
+    person.write("strategy.yaml", "{type: Progressive, progressive: {maxConcurrency: 50%}}")
+    assert "wave 1   afar" in person.stw("placement", "waves", "gold", "-f", "strategy.yaml").stdout
     assert "declared" in person.stw("clusters").stdout
     page = person.stw("clusters", "show", "afar").stdout
     assert "no driver here reaches it" in page

@@ -14,6 +14,7 @@ from stellwerk.core.model.rollout import (
     RolloutStrategy,
 )
 from stellwerk.core.rollout.step import next_step
+from stellwerk.core.rollout.waves import waves
 
 NOW_MS = 1_000_000
 NAMES = [f"c{number}" for number in range(9)]
@@ -106,3 +107,27 @@ def test_it_ends_when_all_succeed(
     )
     if not failing:
         assert len(progress) == len(NAMES)
+
+
+@given(rollouts())
+def test_waves_take_every_cluster_once(
+    rollout: tuple[RolloutStrategy, list[RolloutGroup], list[ClusterProgress]],
+) -> None:
+    """Each cluster is in one wave, and waves come one after the other."""
+    strategy, groups, _ = rollout
+    found = waves(strategy, groups)
+    assert sorted(name for one in found for name in one.clusters) == NAMES
+    assert [one.after_ms for one in found] == sorted(one.after_ms for one in found)
+
+
+def test_waves_of_a_careful_change() -> None:
+    """The first group by itself, then two at a time, each after the soak of the one before."""
+    groups = [RolloutGroup("canary", ("k",)), RolloutGroup("", ("a", "b", "c"))]
+    strategy = RolloutStrategy(
+        "Progressive",
+        (MandatoryGroup("canary"),),
+        max_concurrency=Portion(2),
+        soak_ms=60_000,
+    )
+    found = [(one.clusters, one.after_ms) for one in waves(strategy, groups)]
+    assert found == [(("k",), 0), (("a", "b"), 60_000), (("c",), 120_000)]

@@ -14,6 +14,7 @@ from stellwerk.cli.output import (
     write_list,
     write_one,
 )
+from stellwerk.cli.reading import text_of
 from stellwerk.cli.render import placement as render
 from stellwerk.cli.session import connect, now_ms, remembered
 from stellwerk.client.api import Client
@@ -140,6 +141,33 @@ def _replay(client: Client, decision: str, output: Output) -> None:
             f"{decision} does not come out again",
             "please report it with the output of -o json",
         )
+
+
+@command.command("waves", epilog="Example: stw placement waves training -f strategy.yaml")
+@click.argument("name", shell_complete=complete_placements)
+@click.option(
+    "-f",
+    "--file",
+    "file",
+    required=True,
+    shell_complete=complete_file,
+    help="A rollout strategy of Open Cluster Management; - for standard input.",
+)
+@one_options
+def waves(name: str, file: str, output: Output) -> None:
+    """Say in which waves a change would go over the clusters that are chosen now.
+
+    Each cluster is taken to succeed in no time and to soak as long as is asked. Nothing is changed.
+    """
+    from stellwerk.core.describe.rollout_strategy import read_rollout_strategy
+    from stellwerk.core.model.rollout import RolloutGroup
+    from stellwerk.core.rollout.waves import waves as played
+
+    strategy = read_rollout_strategy(text_of(file), file=file)
+    show = connect().placement(name)
+    groups = [RolloutGroup(one.name, tuple(one.clusters)) for one in show.groups]
+    found = played(strategy, groups)
+    write_one(found, render.wave_lines(found), output, name=show.row.key)
 
 
 @command.command("history", epilog="Example: stw placement history training")

@@ -19,6 +19,8 @@ from stellwerk.client.placements import (
     Replayed,
     ScoreLine,
 )
+from stellwerk.core.model.quantity import show_duration
+from stellwerk.core.rollout.waves import Wave
 
 SHOWN = 8
 CANDIDATES = 30
@@ -98,6 +100,17 @@ def show_lines(show: PlacementShow, terminal: Terminal, now_ms: int) -> list[str
         lines += ["", "  not chosen here"]
         lines += [f"    {name}: {why}" for name, why in sorted(show.refused.items())]
     return lines
+
+
+def wave_lines(waves: Sequence[Wave]) -> list[str]:
+    """Who gets a change together, and not before when."""
+    if not waves:
+        return ["no cluster is chosen"]
+    when = [f"after {show_duration(one.after_ms)}" if one.after_ms else "" for one in waves]
+    return [
+        f"  wave {number:<4}{names(one.clusters)}  {later}".rstrip()
+        for number, (one, later) in enumerate(zip(waves, when, strict=True), 1)
+    ]
 
 
 def condition_lines(conditions: Sequence[Condition]) -> list[str]:

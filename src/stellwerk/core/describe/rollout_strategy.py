@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from stellwerk.core.describe.bounds import Bounds
 from stellwerk.core.describe.fields import (
     Found,
     Reader,
@@ -20,6 +21,8 @@ from stellwerk.core.describe.fields import (
     text,
 )
 from stellwerk.core.describe.nodes import Node, Report
+from stellwerk.core.describe.reader import read_documents
+from stellwerk.core.model.errors import SpecError
 from stellwerk.core.model.quantity import BadQuantity, parse_duration
 from stellwerk.core.model.rollout import MandatoryGroup, Portion, RolloutStrategy
 
@@ -29,9 +32,27 @@ TYPES = {
     "ProgressivePerGroup": "progressivePerGroup",
 }
 NEVER = "None"
+_BOUNDS = Bounds(what="a rollout strategy", remedy="a strategy is a few lines")
+_FILE_HELP = "`type: Progressive` and its settings below `progressive:`"
 _PERCENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)%")
 _SPAN = re.compile(r"(\d+(\.\d*)?(h|m|s|ms))+|0")
 _SPAN_HELP = "write it like `5m`, `90s` or `1h30m`"
+
+
+def read_rollout_strategy(text_: str, *, file: str = "") -> RolloutStrategy:
+    """The strategy that a file holds. Raises SpecError with all problems."""
+    report = Report(file)
+    documents = [node for node in read_documents(text_, report, _BOUNDS) if not node.is_null]
+    found = None
+    if len(documents) == 1:
+        found = rollout_strategy(report, documents[0], "")
+    elif not report.problems:
+        at = documents[1] if documents else Node("scalar", 1, 1)
+        report.problem("spec/value", at, "", "the file holds one strategy", _FILE_HELP)
+    report.finish()
+    if found is None:
+        raise SpecError.of("spec/value", "this isn't a rollout strategy")
+    return found
 
 
 def rollout_strategy(report: Report, node: Node, path: str) -> RolloutStrategy | None:
