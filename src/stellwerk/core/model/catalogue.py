@@ -197,7 +197,7 @@ GOING_BACK = {
     ),
     "machine_cut_off": Entry(
         "turn",
-        "owner",
+        "you",
         "{node} was cut off from its other machines for {after_ms}, so they were told to end",
         "it goes on when {node} is back, from its last checkpoint; if it never will be, "
         "`stw lost NAME`",
