@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.checks import delay_ms, next_overdue_ms, overdue
-from stellwerk.core.forecast import Knowledge, forecast
+from stellwerk.core.forecast import forecast
+from stellwerk.core.future import Knowledge
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.admission import AdmissionCheck, CheckWord

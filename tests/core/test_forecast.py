@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stellwerk.core.forecast import (
-    MANY,
-    NO_ARRIVALS,
-    Forecast,
-    Knowledge,
-    forecast,
-)
+from stellwerk.core.forecast import NO_ARRIVALS, Forecast, forecast
+from stellwerk.core.future import MANY, Knowledge
 from stellwerk.core.lengths import History
 from stellwerk.core.model.ids import WorkloadId, workload_of
 from stellwerk.core.model.lengths import Basis, Length

@@ -6,7 +6,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from stellwerk.core import reservations
-from stellwerk.core.forecast import Knowledge, forecast
+from stellwerk.core.forecast import forecast
+from stellwerk.core.future import Knowledge
 from stellwerk.core.in_line import in_line, quota_in
 from stellwerk.core.invariants import violations
 from stellwerk.core.lengths import keys_of

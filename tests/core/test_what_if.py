@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from stellwerk.core.forecast import Knowledge, compared
+from stellwerk.core.forecast import compared
+from stellwerk.core.future import Knowledge
 from stellwerk.core.model.ids import WorkloadId, workload_of
 from stellwerk.core.model.lengths import Length
 from stellwerk.core.place.change_verbs import BadChange

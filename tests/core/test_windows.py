@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stellwerk.core import windows
-from stellwerk.core.forecast import Knowledge, forecast
+from stellwerk.core.forecast import forecast
+from stellwerk.core.future import Knowledge
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.calendars import FOREVER_MS, Calendar, next_closure

@@ -11,31 +11,21 @@ forecast is for people; it is never an input to ``plan``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from functools import partial
-from heapq import heapify, heappop, heappush
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from stellwerk.core.lengths import OF_THE_SAME
-from stellwerk.core.model.actions import StartRun
-from stellwerk.core.model.holding import Holding
-from stellwerk.core.model.ids import RunId, WorkloadId, digest, run_id
-from stellwerk.core.model.lengths import Begun, Length
-from stellwerk.core.place.checking import as_if_agreed
-from stellwerk.core.place.rooms import Memory
-from stellwerk.core.plan import starts
-from stellwerk.core.queue.quota import Held
-from stellwerk.core.view import Head, ShapeView, View
+from stellwerk.core.future import MANY, Future, Knowledge
+from stellwerk.core.model.ids import WorkloadId, digest
+from stellwerk.core.model.lengths import Length
+from stellwerk.core.view import View
 
 MOST_STEPS = 5_000
 """Moments that are looked at in all futures together; what lies beyond them isn't known."""
 
 FUTURES = 16
-MANY = 5
-"""Past runs of the same work from which on its length counts as well known."""
 
 Confidence = Literal["high", "fair", "low", "none"]
 """high: bounded by time limits and well known, or nothing must end first; fair: one of the two;
@@ -45,16 +35,8 @@ NO_ARRIVALS = "nothing that goes first is submitted meanwhile"
 NO_FAILURES = "runs end for good, and machines stay as they are"
 
 
-UNKNOWN = Length()
 NEVER = 1 << 62
 """Stands for a start that no future comes to, where starts are compared."""
-
-
-class Knowledge(Struct, frozen=True):
-    """Lengths as far as somebody knows them: of live runs with their beginnings, of the waiting."""
-
-    live: Mapping[RunId, tuple[int, Length]] = {}
-    waiting: Mapping[WorkloadId, Length] = {}
 
 
 class Forecast(Struct, frozen=True, omit_defaults=True):
@@ -134,24 +116,22 @@ class _Played:
         waiting = {head.id for shape in view.shapes for head in shape.heads}
         self.keys = [key for key in wanted if key in waiting]
         self._view = view
-        self.soon = _Future(view, known, _shortest, MOST_STEPS).play(self.keys)
+        self.soon = Future(view, known, _shortest, MOST_STEPS).play(self.keys)
         self.usual = _futures(view, known, self.keys, most)
-        self.late = _Future(view, known, _longest, MOST_STEPS).play(self.keys)
+        self.late = Future(view, known, _longest, MOST_STEPS).play(self.keys)
 
     def told(self) -> dict[WorkloadId, Forecast]:
         """What they come to, for each that waits."""
         return {key: _told(self._view, key, self.soon, self.usual, self.late) for key in self.keys}
 
 
-def _futures(
-    view: View, known: Knowledge, keys: Collection[WorkloadId], most: int
-) -> list[_Future]:
+def _futures(view: View, known: Knowledge, keys: Collection[WorkloadId], most: int) -> list[Future]:
     """As many as the work allows that it is worth; one, where lengths leave nothing open."""
     lengths = [length for _, length in known.live.values()] + list(known.waiting.values())
     is_open = any(len({*length.likely_ms[:1], *length.likely_ms[-1:]}) > 1 for length in lengths)
     steps, futures = MOST_STEPS, []
     for number in range(min(most, FUTURES if is_open else 1)):
-        future = _Future(view, known, partial(_drawn, number), steps).play(keys)
+        future = Future(view, known, partial(_drawn, number), steps).play(keys)
         futures.append(future)
         steps -= future.steps
         if steps <= 0:
@@ -177,9 +157,7 @@ def _longest(key: str, length: Length) -> int | None:  # noqa: ARG001  (as it is
     return length.limit_ms or None
 
 
-def _told(
-    view: View, key: WorkloadId, soon: _Future, usual: list[_Future], late: _Future
-) -> Forecast:
+def _told(view: View, key: WorkloadId, soon: Future, usual: list[Future], late: Future) -> Forecast:
     """Puts the futures together; where longer work made a start earlier, times stay in order."""
     times = sorted(future.started[key] for future in usual if key in future.started)
     likely = times[at] if (at := (len(usual) - 1) // 2) < len(times) else None
@@ -199,136 +177,8 @@ def _told(
     )
 
 
-def _confidence(usual: list[_Future], key: WorkloadId, bounded: bool) -> Confidence:
+def _confidence(usual: list[Future], key: WorkloadId, bounded: bool) -> Confidence:
     fewest = min(future.fewest_known[key] for future in usual if key in future.started)
     if bounded and fewest >= MANY:
         return "high"
     return "fair" if bounded or fewest >= MANY else "low"
-
-
-class _Future:
-    """One way in which things may go on from a view."""
-
-    def __init__(
-        self, view: View, known: Knowledge, take: Callable[[str, Length], int | None], most: int
-    ) -> None:
-        self.started: dict[WorkloadId, int] = {}
-        self.fewest_known: dict[WorkloadId, int] = {}
-        self.unknown = 0
-        self.steps = 0
-        self._most = most
-        self._view = as_if_agreed(view)
-        self._known = known
-        self._take = take
-        self._memory = Memory()
-        self._fewest = 1 << 30
-        self._clusters = {one.cluster.name: one for one in view.clusters}
-        self._shapes: dict[str, ShapeView] = {shape.id: shape for shape in view.shapes}
-        self._unseen = {shape.id: shape.count - len(shape.heads) for shape in view.shapes}
-        self._held = {one.run: one for one in view.held}
-        self._ends: list[tuple[int, RunId, str, int]] = []
-        for name, cluster in self._clusters.items():
-            for run, _ in cluster.allocations:
-                began_ms, length = known.live.get(run, (view.now_ms, UNKNOWN))
-                self._will_end(run, name, began_ms, length)
-        heapify(self._ends)
-
-    def play(self, wanted: Collection[WorkloadId]) -> _Future:
-        """Goes on until all that is wanted has started, or nothing more can be said."""
-        now_ms = self._view.now_ms
-        while self.steps < self._most:
-            self.steps += 1
-            planned, wake_ms = starts(self._seen_at(now_ms), self._memory)
-            for start in planned:
-                self._start(start, now_ms)
-            if all(key in self.started for key in wanted) or self._is_cut_off():
-                break
-            if planned:
-                continue
-            times = [end for end, *_ in self._ends[:1]] + ([wake_ms] if wake_ms else [])
-            if not times:
-                break
-            now_ms = max(now_ms, min(times))
-            self._end_until(now_ms)
-        return self
-
-    def _seen_at(self, now_ms: int) -> View:
-        return replace(
-            self._view,
-            now_ms=now_ms,
-            clusters=tuple(self._clusters.values()),
-            shapes=tuple(self._shapes.values()),
-            stops=(),
-            next_due_ms=0,
-            held=tuple(self._held.values()),
-            claims=(),
-        )
-
-    def _start(self, start: StartRun, now_ms: int) -> None:
-        self.started[start.workload] = now_ms
-        self.fewest_known[start.workload] = self._fewest
-        name = start.allocation.cluster
-        cluster = self._clusters[name]
-        run = run_id(start.workload, 0)
-        begun = cluster.begun
-        for key, shape in self._shapes.items():
-            head = next((one for one in shape.heads if one.id == start.workload), None)
-            if head is not None:
-                held = Begun(now_ms, head.work, head.limit_ms, shape.shape.queue, head.grace_ms)
-                begun = {**begun, run: held}
-                self._take_head(key, shape, head)
-                break
-        self._clusters[name] = replace(
-            cluster, allocations=(*cluster.allocations, (run, start.allocation)), begun=begun
-        )
-        if start.holding is not None:
-            self._hold(start, start.holding, run, now_ms)
-        self._will_end(run, name, now_ms, self._known.waiting.get(start.workload, UNKNOWN))
-
-    def _hold(self, start: StartRun, holding: Holding, run: RunId, now_ms: int) -> None:
-        """Counts its quota; nobody is stopped in a future, so it doesn't matter whose it is."""
-        self._held[run] = Held(
-            workload=start.workload,
-            version=start.workload_version,
-            run=run,
-            name="",
-            local_queue="",
-            priority=0,
-            order=0,
-            holding=holding,
-            allocation=start.allocation,
-            planned_ms=now_ms,
-            since_ms=now_ms,
-            grace_ms=0,
-            stuck=True,
-        )
-
-    def _take_head(self, key: str, shape: ShapeView, head: Head) -> None:
-        if len(shape.heads) > 1:
-            left = tuple(one for one in shape.heads if one is not head)
-            self._shapes[key] = replace(shape, heads=left, count=shape.count - 1)
-        else:
-            del self._shapes[key]
-
-    def _is_cut_off(self) -> bool:
-        """Whether somebody whom the view doesn't show would have a turn from here on."""
-        return any(unseen and key not in self._shapes for key, unseen in self._unseen.items())
-
-    def _will_end(self, run: RunId, cluster: str, began_ms: int, length: Length) -> None:
-        now_ms = max(began_ms, self._view.now_ms)
-        lasts_ms = self._take(run, length)
-        if lasts_ms is None:
-            self.unknown += 1
-        else:
-            seen = length.seen if length.basis in OF_THE_SAME else min(length.seen, MANY - 1)
-            end = (max(began_ms + lasts_ms, now_ms), run, cluster, seen)
-            heappush(self._ends, end)
-
-    def _end_until(self, now_ms: int) -> None:
-        while self._ends and self._ends[0][0] <= now_ms:
-            _, over, name, known_from = heappop(self._ends)
-            self._fewest = min(self._fewest, known_from)
-            self._held.pop(over, None)
-            cluster = self._clusters[name]
-            left = tuple((run, held) for run, held in cluster.allocations if run != over)
-            self._clusters[name] = replace(cluster, allocations=left)

@@ -65,11 +65,12 @@ def plan(view: View, memory: Memory | None = None) -> Plan:
     )
 
 
-def starts(view: View, memory: Memory) -> tuple[list[StartRun], int]:
-    """Plans the starts of one cycle alone, for looking ahead; with when to look again."""
+def starts(view: View, memory: Memory) -> tuple[list[StartRun | ClaimRoom], int]:
+    """Plans starts and promises of one cycle alone, for looking ahead; with when to look again."""
     cycle = _Cycle(view, memory)
     cycle.start()
-    return [one for one in cycle.actions if isinstance(one, StartRun)], cycle.wake_at_ms()
+    acted = [one for one in cycle.actions if isinstance(one, StartRun | ClaimRoom)]
+    return acted, cycle.wake_at_ms()
 
 
 class _Cycle:

@@ -277,6 +277,7 @@ class Viewer:
             protected_ms=workload.policies.protected_ms,
             copy_ms=run.copy_ms,
             rests_ms=self._rests_ms(workload),
+            shape=self._state.shapes[workload.shape].shape,
         )
 
     def _rests_ms(self, workload: Workload) -> int:
@@ -353,7 +354,9 @@ class Viewer:
         head = head_of(workload)
         queue = "/".join(named(self._state.shapes[workload.shape].shape.queue))
         safe_ms = planned_ms + head.protected_ms if head.protected_ms else 0
-        return Begun(planned_ms, head.work, head.limit_ms, queue, head.grace_ms, safe_ms)
+        return Begun(
+            planned_ms, head.work, head.limit_ms, queue, head.grace_ms, safe_ms, head.goes_on
+        )
 
     def _shape_views(self) -> tuple[ShapeView, ...]:
         views = []

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stellwerk.core.forecast import Compared, Forecast, Knowledge, compared, forecast
+from stellwerk.core.forecast import Compared, Forecast, compared, forecast
+from stellwerk.core.future import Knowledge
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.view import View
 

@@ -6,7 +6,7 @@ work. Nothing decides by it.
 
 from collections.abc import Mapping
 
-from stellwerk.core.forecast import UNKNOWN
+from stellwerk.core.future import UNKNOWN
 from stellwerk.core.lengths import History
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.resources import Allocation

@@ -15,7 +15,8 @@ import msgspec
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
-from stellwerk.core.forecast import Compared, Forecast, Knowledge
+from stellwerk.core.forecast import Compared, Forecast
+from stellwerk.core.future import Knowledge
 from stellwerk.core.lengths import History, kept_ms, keys_of, keys_of_workload, limit_of
 from stellwerk.core.lower import Lowered
 from stellwerk.core.model.ids import ShapeId, WorkloadId, digest

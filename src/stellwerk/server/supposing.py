@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from stellwerk.core.forecast import NEVER, NO_ARRIVALS, NO_FAILURES, Compared, Forecast
+from stellwerk.core.forecast import NEVER, Compared, Forecast
 from stellwerk.core.lower import Lowered
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.ids import WorkloadId
@@ -43,7 +43,6 @@ from stellwerk.server.queueing import over_view
 from stellwerk.server.queueing_models import OverQuota
 from stellwerk.server.what_if_models import Fate, WhatIfRow
 
-NO_RETURN = "nobody who is stopped for others comes back meanwhile"
 NO_PLACE = "no machine that could be used then could take it"
 NEW = "new"
 SOON_MS = 60_000
@@ -175,12 +174,6 @@ def rows_of(
 def _fate(found: Outcome | None, forecast: Forecast | None) -> Fate:
     told = Fate() if found is None else Fate(found.what, found.why, found.code)
     return replace(told, forecast=None if forecast is None else forecast_view(forecast))
-
-
-def assumes(rows: Sequence[WhatIfRow]) -> list[str]:
-    """What later starts take for granted."""
-    stopped = any(STOPS in (one.before.what, one.after.what) for one in rows)
-    return [NO_ARRIVALS, NO_FAILURES, *([NO_RETURN] if stopped else [])]
 
 
 def change_of(before: Fate, after: Fate, pair: Compared) -> str:

@@ -38,6 +38,7 @@ class Begun(Struct, frozen=True):
     queue: str = ""
     grace_ms: int = 0
     safe_ms: int = 0
+    goes_on: bool = False
 
 
 class Predicted(Struct, frozen=True):

@@ -25,7 +25,7 @@ from stellwerk.core.model.queueing import (
     QueueObjects,
 )
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.resources import DEFAULT_QUEUE, Allocation, named
+from stellwerk.core.model.resources import DEFAULT_QUEUE, Allocation, Shape, named
 from stellwerk.core.queue import classical, fair
 from stellwerk.core.queue.entries import Holder, QueueState, Verdict, World
 from stellwerk.core.queue.live import Queues
@@ -71,6 +71,7 @@ class Held(Struct, frozen=True):
     protected_ms: int = 0
     copy_ms: int = 0
     rests_ms: int = 0
+    shape: Shape | None = None
 
     @property
     def spared_until_ms(self) -> int:

@@ -9,6 +9,7 @@ from litestar import post
 from litestar.params import JSONBody
 from msgspec.structs import replace
 
+from stellwerk.core.forecast import NO_ARRIVALS, NO_FAILURES
 from stellwerk.core.model.errors import Problem, StellwerkError
 from stellwerk.core.model.ids import ShapeId, digest
 from stellwerk.core.model.queue_object import QueueObject
@@ -79,7 +80,7 @@ async def what_if_live(
         beyond=max(0, waiting - len(first_in_line(view))) if waiting > WAITING else 0,
         over=supposing.over_of(supposed, now.live),
         notices=notices,
-        assumes=supposing.assumes(rows),
+        assumes=[NO_ARRIVALS, NO_FAILURES],
         at_ms=view.now_ms,
         seq=view.seq,
     )
