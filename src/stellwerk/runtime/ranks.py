@@ -163,7 +163,7 @@ class Processes:
             env.setdefault(name, value)
         env.update(given)
         env.update(path_with_stand_in(env, self._files))
-        if _ARCHIVE and self._spec.image is None:
+        if _ARCHIVE and self._spec.image is None and not self._spec.inherit_env:
             # Last of all: what a job imports by these names of its own goes first.
             env["PYTHONPATH"] = f"{env.get('PYTHONPATH', '')}:{_ARCHIVE}".lstrip(":")
         if self._is_mpi_over_machines:
