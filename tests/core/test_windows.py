@@ -64,11 +64,22 @@ def test_what_is_over_before_it_closes_starts_and_what_is_not_waits() -> None:
     saves = hall.submit(a_shape(a_request(cpus=1, memory_gib=2)), policies=SAVES)
     assert hall.settle() == [short, saves]
     assert hall.workload(short).runs[-1].allocation.closes_ms == hall.now_ms + 3 * HOUR
-    assert "lab closes at " in why(hall, long)
-    assert "it needs 5 h" in why(hall, long)
+    assert "it closes at " in why(hall, long)
+    assert "this needs 5 h" in why(hall, long)
     assert "how long it runs isn't known" in why(hall, unknown)
     found = forecast(hall.view(), Knowledge(), [long])[long]
     assert found.likely_ms == hall.now_ms + 12 * HOUR, "it starts when that opens"
+
+
+def test_a_short_one_starts_behind_a_long_one_of_the_same_shape() -> None:
+    """Which waits for a longer window; with one in which it fits it comes first again."""
+    hall = a_room((0, 3), (12, 30))
+    long, short = (hall.submit(policies=ends_in(hours)) for hours in (5, 2))
+    assert hall.settle() == [short]
+    hall.end(short)
+    other = hall.submit(policies=ends_in(4))
+    hall.now_ms += 12 * HOUR
+    assert hall.settle() == [long, other]
 
 
 def test_nothing_starts_while_it_is_closed_and_the_loop_wakes_when_it_opens() -> None:

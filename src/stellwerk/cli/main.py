@@ -72,6 +72,7 @@ TABLE: dict[str, Entry] = {
     "queues": Entry("stellwerk.cli.commands.queues", "who waits and runs in each queue", FLEET),
     "quota": Entry("stellwerk.cli.commands.quota", "who has how much, and what is used", FLEET),
     "fair": Entry("stellwerk.cli.commands.fair", "who had which share, borrowed and lent", FLEET),
+    "calendar": Entry("stellwerk.cli.commands.calendar", "when clusters may be used", FLEET),
     "reserve": Entry(
         "stellwerk.cli.commands.reserve", "promise somebody room for a time to come", FLEET
     ),

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from stellwerk.client.calendars import CalendarCalls
 from stellwerk.client.parts import part
 from stellwerk.client.reservations import ReservationCalls
 from stellwerk.client.wire import Changed
@@ -239,7 +240,7 @@ class Fair(Struct):
     seq: int = 0
 
 
-class QueueingCalls(ReservationCalls):
+class QueueingCalls(ReservationCalls, CalendarCalls):
     """Each endpoint about queueing as a method."""
 
     def queue_objects(self, kind: str = "", name: str = "", namespace: str = "") -> Objects:

@@ -72,6 +72,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     ``allocation`` is what the run holds, for a driver that can see to it that a run stays within
     it. ``person`` is the user as whom it runs ("" = the server's own). ``lost_generation`` is the
     newest run that was given up: what it may have saved on a silent machine isn't waited for.
+    ``window_end_ms`` is when the run must be gone, by the engine's clock (0: at no time).
     """
 
     run: RunId
@@ -108,6 +109,7 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     allocation: Allocation | None = None
     person: str = ""
     lost_generation: int = 0
+    window_end_ms: int = 0
 
 
 class StopOrder(Struct, frozen=True):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.calendars import Calendar
 from stellwerk.core.model.decisions import Decision
 from stellwerk.core.model.ids import ShapeId, digest, workload_of
 from stellwerk.core.model.resources import Shape
@@ -42,6 +43,8 @@ def batch_of(
                 | ev.NodeResumed(cluster=name)
                 | ev.ClusterDrained(cluster=name)
                 | ev.ClusterResumed(cluster=name)
+                | ev.CalendarSet(calendar=Calendar(cluster=name))
+                | ev.CalendarRemoved(cluster=name)
             ):
                 clusters.append((name, record.at_ms))
             case ev.ClusterRemoved(cluster=name):

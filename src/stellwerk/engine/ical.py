@@ -131,11 +131,10 @@ class _Reader:
             return False
         if self._is(event, "TRANSP", "TRANSPARENT"):
             return False
-        for what, why in getattr(event, "errors", ()):
-            self._wrong(event, f"`{what}` can't be read: {' '.join(str(why).split())[:120]}")
-        start = getattr(event.get("DTSTART"), "dt", None)
-        if start is None:
-            self._wrong(event, "has no DTSTART that can be read")
+        broken = [key for key in _TIMES if key in event and _dt(event, key) is None]
+        start = _dt(event, "DTSTART")
+        if start is None or broken:
+            self._wrong(event, f"has no {(broken or ['DTSTART'])[0]} that can be read")
             return False
         if start.year < EARLIEST_YEAR:
             self._wrong(event, f"begins before {EARLIEST_YEAR}")
@@ -164,6 +163,10 @@ class _Reader:
         return True
 
     def _expanded(self, calendar: Any, series: list[Any]) -> Iterator[Happening]:
+        plain = self._plain(series[0]) if len(series) == 1 else None
+        if plain is not None:
+            yield from plain
+            return
         if len(series) == 1 and not any(key in series[0] for key in ("RRULE", "RDATE")):
             times: Iterable[Any] = series
         else:
@@ -176,7 +179,50 @@ class _Reader:
                 what = str(event.get("SUMMARY", ""))[:80]
                 yield Happening(_ms(begin), _ms(end), what)
 
+    def _plain(self, event: Any) -> list[Happening] | None:
+        """The times of an event that just repeats: by far the most of lectures, and ten times as
+        fast as what can do everything. None where it is more than that.
+        """
+        rules, start = _listed(event.get("RRULE")), _dt(event, "DTSTART")
+        if len(rules) != 1 or "RDATE" in event or not isinstance(start, datetime):
+            return None
+        if set(rules[0]) - {"FREQ", "INTERVAL", "COUNT", "UNTIL", "BYDAY", "WKST"}:
+            return None
+        zone = start.tzinfo or self.zone
+        except_at = [one for one in _exdates(event) if isinstance(one, datetime)]
+        if len(except_at) != len(_exdates(event)):
+            return None
+        skipped = {one.astimezone(zone).replace(tzinfo=None) for one in map(self._aware, except_at)}
+        begin, end = self._of(event)
+        lasts = end - begin
+        from dateutil.rrule import rrulestr
+
+        written = rules[0].to_ical().decode()
+        until = _listed(rules[0].get("UNTIL"))
+        if until:
+            last = until[0]
+            if not isinstance(last, datetime):
+                last = datetime.combine(last, time(23, 59, 59))
+            if last.tzinfo is not None:
+                last = last.astimezone(zone).replace(tzinfo=None)
+            parts = [one for one in written.split(";") if not one.startswith("UNTIL=")]
+            written = ";".join([*parts, f"UNTIL={last:%Y%m%dT%H%M%S}"])
+        try:
+            rule = rrulestr(written, dtstart=start.replace(tzinfo=None))
+            first = self.begin.astimezone(zone).replace(tzinfo=None) - lasts
+            found = rule.between(first, self.end.astimezone(zone).replace(tzinfo=None), inc=True)
+        except (ValueError, TypeError, OverflowError):
+            return None
+        what = str(event.get("SUMMARY", ""))[:80]
+        times = [self._aware(one.replace(tzinfo=zone)) for one in found if one not in skipped]
+        return [
+            Happening(_ms(one), _ms(one + lasts), what)
+            for one in times
+            if one < self.end and one + lasts > self.begin and lasts
+        ]
+
     def _repeated(self, calendar: Any, series: list[Any]) -> list[Any]:
+        """The times of a series, each as an event of its own."""
         import icalendar
         import recurring_ical_events
 
@@ -196,9 +242,7 @@ class _Reader:
             return []
 
     def _of(self, event: Any) -> tuple[datetime, datetime]:
-        start = event["DTSTART"].dt
-        ends = getattr(event.get("DTEND"), "dt", None)
-        lasts = getattr(event.get("DURATION"), "dt", None)
+        start, ends, lasts = (_dt(event, key) for key in _TIMES)
         if ends is None:
             whole = timedelta(days=1) if not isinstance(start, datetime) else timedelta(0)
             if lasts is None:
@@ -233,6 +277,24 @@ class _Reader:
             if uid and line.startswith(wanted):
                 return number
         return 1
+
+
+_TIMES = ("DTSTART", "DTEND", "DURATION")
+
+
+def _dt(event: Any, key: str) -> Any:
+    """A time of an event; None where it has none that can be read."""
+    try:
+        return getattr(event.get(key), "dt", None)
+    except Exception:  # noqa: BLE001 - a broken property raises whatever it met
+        return None
+
+
+def _exdates(event: Any) -> list[Any]:
+    found = []
+    for one in _listed(event.get("EXDATE")):
+        found += [each.dt for each in one.dts]
+    return found
 
 
 def _listed(rules: Any) -> list[Any]:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stellwerk.core.describe.places import image_of, speaks_of_workdir
+from stellwerk.core.model.calendars import FOREVER_MS
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.launch import (
     FIRST_NODE_ALONE,
@@ -117,6 +118,7 @@ def build_order(
         allocation=run.allocation,
         person=run.allocation.person,
         lost_generation=_given_up(workload),
+        window_end_ms=run.allocation.closes_ms % FOREVER_MS,
         snapshot=workload.snapshot,
         resumes=workload.resumes,
         mounts=launch.mounts,

@@ -123,8 +123,11 @@ class Placements:
                 | ev.ClusterDrained()
                 | ev.ClusterResumed()
                 | ev.ClusterRemoved()
+                | ev.CalendarRemoved()
             ):
                 self._dirty[event.cluster] = None
+            case ev.CalendarSet():
+                self._dirty[event.calendar.cluster] = None
             case ev.RunPlanned():
                 self._cluster_of[event.run] = event.allocation.cluster
                 self._dirty[event.allocation.cluster] = None

@@ -19,6 +19,7 @@ from stellwerk.server.handlers import (
     arrays,
     blobs,
     bulk,
+    calendars,
     checks,
     control,
     events,
@@ -82,6 +83,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *supposing.HANDLERS,
     *fair.HANDLERS,
     *reservations.HANDLERS,
+    *calendars.HANDLERS,
 )
 
 

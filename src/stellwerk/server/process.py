@@ -181,6 +181,7 @@ async def _serve(
     store: "Store", sockets: "list[socket]", token: str, settings: Settings, options: Options
 ) -> int:
     from stellwerk.server.app import Parts, make_app
+    from stellwerk.server.calendars import keep_up
     from stellwerk.server.peer import Access, own_uid
     from stellwerk.server.reading import read_item
     from stellwerk.server.serving import HttpServer
@@ -199,6 +200,7 @@ async def _serve(
         asyncio.create_task(engine.run()): "engine",
         asyncio.create_task(services.feed.run()): "reader of the journal",
         asyncio.create_task(keeper.keep_house()): "keeper of what is stored",
+        asyncio.create_task(keep_up(services)): "keeper of calendars",
         asyncio.create_task(server.serve_on(sockets)): "socket",
     }
     listening = asyncio.create_task(server.listening.wait())

@@ -57,6 +57,8 @@ OfNoWorkload = (
     | ev.ReservationMade
     | ev.ReservationMoved
     | ev.ReservationOver
+    | ev.CalendarSet
+    | ev.CalendarRemoved
 )
 
 

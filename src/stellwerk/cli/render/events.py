@@ -58,6 +58,10 @@ def subject(record: EventRecord) -> str:
     if record.type.startswith("queue-object-"):
         space = event.get("namespace", "")
         return f"{space}/{event.get('name', '-')}" if space else str(event.get("name", "-"))
+    if record.type == "calendar-set":
+        event = event.get("calendar", {})
+    if record.type.startswith("calendar-"):
+        return str(event.get("cluster", "-"))
     if record.type == "reservation-made":
         event = event.get("reservation", {})
     if record.type == "fleet-declared" or record.type.startswith("reservation-"):
@@ -126,6 +130,10 @@ def _of_no_workload(event: ev.Event) -> str:
             return f"can't be kept: {event.broken}" if event.broken else "kept on other nodes"
         case ev.ReservationOver():
             return f"reservation {event.why}"
+        case ev.CalendarSet(calendar=one):
+            return f"may be used in {plural(len(one.windows), 'window')} of the next days"
+        case ev.CalendarRemoved():
+            return "may be used at any time"
     return ""
 
 

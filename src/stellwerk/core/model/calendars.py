@@ -26,7 +26,8 @@ class Source(Struct, frozen=True, omit_defaults=True):
 
     A ``weekly`` one has its rules in ``text``. An ``ical`` one has the blob of what was last read
     whole in ``text``, when that was in ``read_ms``, and where it came from in ``name``: a file, or
-    an address that is read again. ``note`` says why a later reading failed.
+    an address that is read again (``private``: also one that isn't on the internet). ``note`` says
+    why a later reading failed.
     """
 
     kind: Literal["weekly", "ical"]
@@ -36,6 +37,7 @@ class Source(Struct, frozen=True, omit_defaults=True):
     name: str = ""
     read_ms: int = 0
     note: str = ""
+    private: bool = False
 
 
 class Override(Struct, frozen=True, omit_defaults=True):
@@ -64,6 +66,50 @@ class Calendar(Struct, frozen=True, omit_defaults=True):
     def spans(self) -> tuple[Window, ...]:
         """The windows as a cluster has them, for which none at all means always."""
         return self.windows or ((0, 0),)
+
+
+class SourceWish(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a calendar is to follow from too: ``rules``, an iCalendar ``text``, or an ``address``.
+
+    One of the same name takes the place of the one before; ``only`` takes that of all.
+    """
+
+    rules: str = ""
+    text: str = ""
+    address: str = ""
+    name: str = ""
+    means: Means = "closed"
+    zone: str = "UTC"
+    private: bool = False
+    only: bool = False
+
+
+class OverrideWish(Struct, frozen=True, forbid_unknown_fields=True):
+    """An exception for once."""
+
+    from_ms: int
+    until_ms: int
+    means: Means
+    why: str = ""
+
+
+class CalendarNow(Struct, frozen=True, omit_defaults=True):
+    """A calendar as it stands. ``closes_ms`` and ``opens_ms`` are the closed time that goes on, or
+    comes next (0: none is known). ``stale`` says which sources couldn't be read again, and since
+    when they are as they are.
+    """
+
+    calendar: Calendar
+    open: bool
+    closes_ms: int = 0
+    opens_ms: int = 0
+    stale: list[str] = []
+
+
+class CalendarList(Struct, frozen=True):
+    """All calendars, by cluster."""
+
+    items: list[CalendarNow]
 
 
 def next_closure(windows: Sequence[Window], now_ms: int) -> Window | None:

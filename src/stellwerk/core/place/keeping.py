@@ -118,10 +118,14 @@ class Keeping:
             yield self.lent(rooms, lenders), lenders
 
     def next_own(self, shape: ShapeView, at: int) -> int:
-        """The next workload of a blocked shape for which something is reserved now; 0 = none."""
+        """The next workload of a blocked shape for which something is reserved now, or a window is
+        long enough that isn't for the one that is blocked; 0 = none.
+        """
         if self.reserved:
+            queue = shape.shape.queue
+            known = opened(self.lenders(shape.heads[at], queue))
             for number, head in enumerate(shape.heads[at + 1 :], at + 1):
-                if self.own_rooms(head, shape.shape.queue):
+                if self.own_rooms(head, queue) or opened(self.lenders(head, queue)).keys() - known:
                     return number
         return 0
 

@@ -22,6 +22,7 @@ from stellwerk.drivers.agents.translate import (
 )
 from stellwerk.drivers.base import DriverError, StartOrder, StopOrder
 from stellwerk.runtime.files import RUN_NAME
+from stellwerk.runtime.system import now_ms
 
 Met = tuple[AgentLink, JSONObject]
 """A connection, and how the agent introduced itself."""
@@ -159,7 +160,8 @@ class Conversation:
         With a ``person`` it refuses unless it is theirs.
         """
         self.epoch = max(self.epoch, order.epoch)
-        sent: JSONObject = {"spec": {**spec_of(order), **additions}, "secrets": order.secrets}
+        spec = {**spec_of(order, now_ms()), **additions}
+        sent: JSONObject = {"spec": spec, "secrets": order.secrets}
         if order.secret_files:
             sent["secret_files"] = order.secret_files
         if person:

@@ -35,8 +35,12 @@ PHASES: dict[str, RunPhase] = {
 }
 
 
-def spec_of(order: StartOrder) -> dict[str, Any]:
-    """The runtime's spec for an order, without the values of secrets."""
+def spec_of(order: StartOrder, now_ms: int = 0) -> dict[str, Any]:
+    """The runtime's spec for an order, without the values of secrets.
+
+    A window ends so long after ``now_ms``: its machine counts from there by a clock of its own that
+    nobody sets.
+    """
     return {
         "v": SPEC_VERSION,
         "run": order.run,
@@ -60,7 +64,7 @@ def spec_of(order: StartOrder) -> dict[str, Any]:
         "term_signals": [[number, lead_ms] for number, lead_ms in order.term_signals],
         "recover_on_exit_codes": list(order.recover_on_exit_codes),
         "time_limit_ms": order.time_limit_ms or None,
-        "window_end_in_ms": None,
+        "window_end_in_ms": max(1, order.window_end_ms - now_ms) if order.window_end_ms else None,
         "log_limit_bytes": order.log_limit_bytes,
         **({"holds": held} if (held := holds_of(order)) else {}),
     }

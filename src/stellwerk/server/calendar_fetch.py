@@ -1,0 +1,113 @@
+"""Reads a calendar from an address, and lets nobody reach anything else by that.
+
+An address is looked up once and the answer is what is connected to, so that no second look-up can
+lead elsewhere. Loopback, link-local and private addresses are refused unless that was allowed.
+Size, time and redirects are bounded.
+"""
+
+import http.client
+import ipaddress
+import socket
+import ssl
+from collections.abc import Callable
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from stellwerk.core.model.calendars import MOST_TEXT
+from stellwerk.core.model.errors import StellwerkError
+
+MOST_REDIRECTS = 3
+MOST_S = 20.0
+PART = 64 * 1024
+REDIRECTS = (301, 302, 303, 307, 308)
+
+
+def fetch(url: str, seconds: Callable[[], float], *, private: bool = False) -> str:
+    """The text at an address; raises StellwerkError with why it can't be had.
+
+    ``seconds`` is a clock that never goes back.
+    """
+    deadline = seconds() + MOST_S
+    if url.startswith("webcal:"):
+        url = f"https:{url.removeprefix('webcal:')}"
+    for _ in range(MOST_REDIRECTS + 1):
+        parts = urlsplit(url)
+        try:
+            text, elsewhere = _once(parts, seconds, deadline, private=private)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise _refused(url, f"can't be read: {error or type(error).__name__}") from error
+        if text is not None:
+            return text
+        url = urljoin(url, elsewhere)
+    raise _refused(url, f"leads elsewhere more than {MOST_REDIRECTS} times")
+
+
+def _refused(url: str, why: str) -> StellwerkError:
+    return StellwerkError.of(
+        "calendar/address", f"{url[:120]} {why}", "save the calendar to a file and import that"
+    )
+
+
+def _once(
+    parts: SplitResult, seconds: Callable[[], float], deadline: float, *, private: bool
+) -> tuple[str | None, str]:
+    """The text, or None with where it is instead."""
+    url = parts.geturl()
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise _refused(url, "isn't an address that begins with https:// or http://")
+    if parts.username or parts.password:
+        raise _refused(url, "has a name or password in it")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    address = _address(url, parts.hostname, port, private=private)
+    wait_s = max(0.1, deadline - seconds())
+    connection = http.client.HTTPConnection(parts.hostname, port, timeout=wait_s)
+    plain = socket.create_connection((address, port), timeout=wait_s)
+    connection.sock = plain
+    try:
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            connection.sock = context.wrap_socket(plain, server_hostname=parts.hostname)
+        where = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("GET", where, headers={"Accept": "text/calendar"})
+        answer = connection.getresponse()
+        if answer.status in REDIRECTS:
+            return None, answer.headers.get("Location", "")
+        if answer.status != 200:
+            raise _refused(url, f"answers {answer.status} {answer.reason}")
+        return _text(url, answer, connection, seconds, deadline), ""
+    finally:
+        connection.close()
+
+
+def _address(url: str, host: str, port: int, *, private: bool) -> str:
+    """Where a host is, by number; all that it has must be allowed."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(one[4][0]).partition("%")[0] for one in found]
+    for one in addresses:
+        at = ipaddress.ip_address(one)
+        mapped = getattr(at, "ipv4_mapped", None)
+        if not private and not ((mapped or at).is_global and not (mapped or at).is_multicast):
+            raise _refused(url, f"is at {one}, which isn't on the internet (--private allows it)")
+    return addresses[0]
+
+
+def _text(
+    url: str,
+    answer: http.client.HTTPResponse,
+    connection: http.client.HTTPConnection,
+    seconds: Callable[[], float],
+    deadline: float,
+) -> str:
+    content = bytearray()
+    while True:
+        left_s = deadline - seconds()
+        if left_s <= 0:
+            raise _refused(url, f"takes longer than {MOST_S:.0f} s")
+        if connection.sock is not None:
+            connection.sock.settimeout(left_s)
+        part = answer.read1(PART)
+        if not part:
+            break
+        content += part
+        if len(content) > MOST_TEXT:
+            raise _refused(url, f"has more than {MOST_TEXT >> 20} MiB")
+    return content.decode("utf-8-sig", "replace")
