@@ -164,10 +164,21 @@ INTEGRATIONS = (
     Integration(
         "Lightning",
         "beta",
-        "starts the processes of each node, and finds the other nodes",
+        "starts the processes of each node, and finds the other nodes; its requeue for Slurm puts the "
+        "job back under `stellwerk/launcher: slurm`",
         "pytorch-lightning 2.6 with torch 2.15 on the CPU",
         "real",
-        ("tests/lab/test_launchers.py",),
+        ("tests/lab/test_launchers.py", "tests/lab/test_frameworks.py"),
+        limits="the requeue: one process",
+    ),
+    Integration(
+        "Orbax",
+        "experimental",
+        "a class that saves by its CheckpointManager when the job is to stop",
+        "a stand-in for its manager",
+        "stand-in",
+        ("tests/runtime/test_training.py",),
+        limits="the library itself was never tried",
     ),
     Integration(
         "MPI",
