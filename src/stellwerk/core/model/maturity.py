@@ -164,8 +164,8 @@ INTEGRATIONS = (
     Integration(
         "Lightning",
         "beta",
-        "starts the processes of each node, and finds the other nodes; its requeue for Slurm puts the "
-        "job back under `stellwerk/launcher: slurm`",
+        "starts the processes of each node, and finds the other nodes; its requeue for Slurm puts "
+        "the job back under `stellwerk/launcher: slurm`",
         "pytorch-lightning 2.6 with torch 2.15 on the CPU",
         "real",
         ("tests/lab/test_launchers.py", "tests/lab/test_frameworks.py"),
