@@ -193,7 +193,7 @@ def test_delays_double_up_to_the_most() -> None:
     assert [delay_ms(rules, n) for n in (1, 2, 3, 9, 900)] == [1_000, 2_000, 4_000, 60_000, 60_000]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -127,7 +127,7 @@ def test_the_node_of_a_rank_is_found_in_a_smaller_run() -> None:
     assert at == workload.runs[-1].allocation.nodes[1].node
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.integers(1, 6),
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4), st.booleans()), max_size=6),

@@ -141,7 +141,7 @@ def test_what_labels_ask_for() -> None:
     assert "no number" in wrong_nearness({SLICE_SIZE_LABEL: "x"}, 2)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.lists(st.integers(1, 4), max_size=6))
 def test_a_required_gang_is_in_one_domain_or_waits(racks: list[int], gangs: list[int]) -> None:
     """And it waits only where no rack has enough free nodes, whatever the order."""

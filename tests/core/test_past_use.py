@@ -95,7 +95,7 @@ def test_past_use_survives_a_restart_and_is_forgotten_with_the_rules() -> None:
     assert hall.state.past_use.kept == {}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5), st.integers(1, 4)), max_size=12),
     st.integers(1, 6),

@@ -107,7 +107,7 @@ class _Cycle:
         self._drain()
         self._keep_promises()
         for kept in self.keeping.reserve():
-            self._changes(kept.cluster, kept.parts)
+            self._changes(kept.cluster, kept.parts, kept.name)
         rising = Rising(self.view, self.quotas)
         shapes = rising.shapes(self.memory)
         self.view = replace(self.view, shapes=shapes)
@@ -239,12 +239,12 @@ class _Cycle:
     def _count(self, quotas: Quotas, queue: QueueState, name: str, claim: Claim) -> None:
         """Counts a promise beside what those hold who are in its way."""
         quotas.take(queue, claim.holding)
-        self._changes(claim.allocation.cluster, claim.allocation.nodes)
+        self._changes(claim.allocation.cluster, claim.allocation.nodes, name)
         self.by_name[claim.allocation.cluster].keep(claim.allocation.nodes, name)
 
-    def _changes(self, cluster: str, parts: tuple[NodeAllocation, ...]) -> None:
+    def _changes(self, cluster: str, parts: tuple[NodeAllocation, ...], kept: str = "") -> None:
         """Notes what was done to the rooms, so that equal states of them are seen to be equal."""
-        self.room_state = hash((self.room_state, cluster, parts))
+        self.room_state = hash((self.room_state, cluster, parts, kept))
 
     def _keep_promises(self) -> None:
         """Starts who was promised a place that is free now; who can't have it waits as before."""
@@ -364,7 +364,7 @@ class _Cycle:
             return
         kept = self.keeping.keep(head, shape, bounded)
         if kept is not None:
-            self._changes(kept.cluster, kept.parts)
+            self._changes(kept.cluster, kept.parts, kept.name)
 
     def _is_overtaken(self, head: Head) -> bool:
         """Whether it has waited long enough; one that has lost a machine keeps its others."""

@@ -302,6 +302,7 @@ def _fold_planned(state: State, at_ms: int, event: ev.RunPlanned) -> None:
     assert workload.live_run is None, "a workload has one run at a time"
     assert workload.phase == "Pending", "only what waits is started"
     state.dequeue(workload)
+    asked = workload.claim is not None and bool(workload.claim.checks)
     run = Run(
         id=event.run,
         number=int(event.run.rsplit("-", 1)[1]),
@@ -319,6 +320,7 @@ def _fold_planned(state: State, at_ms: int, event: ev.RunPlanned) -> None:
         reasons=(),
         not_before_ms=0,
         claim=None,
+        checks=workload.checks if asked else (),
     )
     state.running[workload.id] = run.id
     if run.holding is not None:

@@ -141,7 +141,7 @@ class State:
             own=dict(self.standing.own),
             lengths=self.lengths.image(),
             spent=copied(self.spent),
-            past_use=dict(self.past_use.kept),
+            past_use=dict(sorted(self.past_use.kept.items())),
             reservations=list(self.reservations.kept.values()),
             stopped={name: list(times) for name, times in self.stopped.items()},
             calendars=list(self.calendars.values()),

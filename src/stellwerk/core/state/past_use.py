@@ -48,7 +48,7 @@ class PastUses:
         """Other rules hold from now on: of before counts what counted then; without, nothing."""
         past = self.at(at_ms, before)
         names = dict.fromkeys((*past, *self._now)) if after is not None else {}
-        self.kept = {queue: Consumed(at_ms, past.get(queue, {})) for queue in names}
+        self.kept = {queue: Consumed(at_ms, past.get(queue, {})) for queue in sorted(names)}
 
     def started(self, queue: str, holding: Holding, at_ms: int, rules: PastUse | None) -> None:
         """A run has begun: it counts for something at once, so that a burst can't slip through."""
@@ -70,11 +70,11 @@ class PastUses:
         if rules is None:
             return {}
         names = dict.fromkeys((*self.kept, *self._now))
-        return {queue: self._at(queue, now_ms, rules) for queue in names}
+        return {queue: self._at(queue, now_ms, rules) for queue in sorted(names)}
 
     def _at(self, queue: str, now_ms: int, rules: PastUse) -> dict[str, float]:
         kept = self.kept.get(queue)
-        now = {name: float(amount) for name, amount in self._now.get(queue, {}).items()}
+        now = {name: float(one) for name, one in sorted(self._now.get(queue, {}).items())}
         if kept is None:
             return {} if rules.half_life_ms > 0 else now
         return sampled(kept.amounts, now, max(0, now_ms - kept.at_ms), rules)
