@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.lab.environments import CACHE, JAX, MPI, MPICH, OPEN_MPI_5, RAY, TRAINER, Environment
+from tests.lab.environments import (
+    CACHE,
+    JAX,
+    LIGHTNING,
+    MPI,
+    MPICH,
+    OPEN_MPI_5,
+    RAY,
+    TRAINER,
+    Environment,
+)
 from tests.lab.researcher import losses
 from tests.lab.room import Computer, Room, a_room, missing
 from tests.lab.test_ssh import PATIENCE_S, Person
@@ -188,6 +198,13 @@ def test_accelerate_launch_fills_both_machines(lab: Lab) -> None:
     assert [line for line in lab.lines() if line.startswith("rank ")] == FOUR
 
 
+def test_lightning_starts_its_processes_on_both(lab: Lab) -> None:
+    """By the variables of a node alone, as on one machine."""
+    lab.gang(f"{needs(LIGHTNING)}/python lightning.py", launcher="node")
+    lab.over()
+    assert [line for line in lab.lines() if line.startswith("rank ")] == FOUR
+
+
 def test_jax_initializes_over_both(lab: Lab) -> None:
     """`jax.distributed.initialize()` as it stands, and a sum."""
     lab.gang(f"{needs(JAX)}/python psum.py", launcher="jax")
@@ -310,6 +327,7 @@ def test_a_restarted_machine_ends_the_part_of_the_other(
     wait_until(lambda: len(lab.show("job")["runs"]) == 2, "the next run", PATIENCE_S)
     first = lab.show("job")["runs"][0]
     assert first["end"]["how"] == "reboot"
+    assert lab.show("job")["runs"][1]["nodes"] == first["nodes"]
     assert other.address in str(first["reason"])
     go(one, other)
     lab.over()
