@@ -88,7 +88,10 @@ SENTENCES = [
     (ev.QueueObjectDeleted("Cohort", "lab"), ""),
     (ev.ReservationMade(EXAM), ""),
     (ev.ReservationMoved("exam"), ""),
-    (ev.CopyTimeLearned(RUN, 2000, 61_000), "a checkpoint of run 2 (1.95 KiB) takes about 1 min 1 s to be copied"),
+    (
+        ev.CopyTimeLearned(RUN, 2000, 61_000),
+        "a checkpoint of run 2 (1.95 KiB) takes about 1 min 1 s to be copied",
+    ),
     (ev.CheckpointNoted(RUN, 0), "run 2 has a checkpoint of 1970-01-01 00:00 UTC"),
     (ev.ReservationOver("exam", "expired", 5), ""),
 ]
