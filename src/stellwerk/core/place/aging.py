@@ -45,6 +45,8 @@ class Rising:
     def __init__(self, view: View, quotas: Quotas | None) -> None:
         self._view = view
         self._quotas = quotas
+        queues = view.queueing.queues if view.queueing is not None else ()
+        self.any = bool(view.limits.aging.per_hour) or any(one.aging for one in queues)
 
     def aging(self, shape: Shape) -> Aging:
         """How work of a shape rises."""
@@ -53,10 +55,14 @@ class Rising:
 
     def risen(self, shape: Shape, head: Head) -> int:
         """How many points one of them has gained, as of this minute."""
+        if not self.any:
+            return 0
         return risen(self.aging(shape), head, self._view.now_ms // MINUTE_MS * MINUTE_MS)
 
     def shapes(self, memory: Memory) -> tuple[ShapeView, ...]:
         """The shapes with the heads of each in the order of their turn now."""
+        if not self.any:
+            return self._view.shapes
         return tuple(
             shape
             if shape.heads[0].priority == shape.heads[-1].priority
