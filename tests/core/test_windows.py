@@ -127,9 +127,13 @@ def test_a_longer_window_lets_a_run_go_on() -> None:
     key = hall.submit(policies=ends_in(2))
     assert hall.settle() == [key]
     hall.command(cmd.SetCalendar(Calendar("lab", (at(hall, 0, 9),))))
+    run = hall.workload(key).runs[-1].id
+    assert let(hall) == [ev.WindowMoved(run, hall.now_ms + 9 * HOUR)], "its machine is told"
     assert not let(hall, 5 * HOUR)
     hall.command(cmd.SetCalendar(Calendar("lab", (at(hall, 5, 9),))))
     assert [type(one) for one in let(hall)] == [ev.NoticeGiven]
+    hall.command(cmd.RemoveCalendar("lab"))
+    assert hall.workload(key).runs[-1].closes_ms == FOREVER_MS
 
 
 def test_a_run_that_nobody_hears_of_is_over_some_time_after_its_window() -> None:

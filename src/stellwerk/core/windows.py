@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from stellwerk.core.data.windows import join
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.calendars import next_closure
+from stellwerk.core.model.calendars import FOREVER_MS, next_closure
 from stellwerk.core.model.draining import moment
 from stellwerk.core.model.ids import workload_of
 from stellwerk.core.model.reasons import Reason
@@ -36,8 +36,15 @@ def on_calendar(state: State, command: cmd.SetCalendar) -> list[ev.Event]:
 
 
 def on_no_calendar(state: State, command: cmd.RemoveCalendar) -> list[ev.Event]:
-    """Lets a cluster be used at any time."""
-    return [ev.CalendarRemoved(command.cluster)] if command.cluster in state.calendars else []
+    """Lets a cluster be used at any time, also by what runs there."""
+    name = command.cluster
+    if name not in state.calendars:
+        return []
+    live = (state.workloads[workload_of(id)].live_run for id in sorted(state.allocations[name]))
+    bounded = [
+        one for one in live if one is not None and (one.allocation.closes_ms or one.closes_ms)
+    ]
+    return [ev.CalendarRemoved(name), *(ev.WindowMoved(one.id, FOREVER_MS) for one in bounded)]
 
 
 def told_at_ms(workload: Workload, run: Run, close_ms: int) -> int:
@@ -67,6 +74,11 @@ def closing(state: State, now_ms: int) -> list[ev.Event]:
             continue
         cluster = state.clusters[run.allocation.cluster]
         closed = next_closure(join(cluster.windows) or cluster.windows, now_ms)
+        close_ms = FOREVER_MS if closed is None else closed[0]
+        if close_ms > now_ms and close_ms != (
+            run.closes_ms or run.allocation.closes_ms or FOREVER_MS
+        ):
+            found.append(ev.WindowMoved(run.id, close_ms))
         if closed is None or now_ms < told_at_ms(workload, run, closed[0]):
             continue
         params = {"cluster": cluster.name, "closes": moment(closed[0])}
@@ -82,14 +94,16 @@ def closing(state: State, now_ms: int) -> list[ev.Event]:
 
 def _over_at_ms(workload: Workload, run: Run) -> int:
     """When a run counts as over that can't be reached; 0 = it doesn't for its window's sake."""
-    if run.reachable or not run.allocation.closes_ms:
+    told_ms = run.allocation.closes_ms
+    if run.reachable or not told_ms:
         return 0
-    return run.allocation.closes_ms + workload.policies.grace_ms + OVER_MARGIN_MS
+    # Whether it heard of another end isn't known: the later one counts.
+    return max(told_ms, run.closes_ms) + workload.policies.grace_ms + OVER_MARGIN_MS
 
 
 def _over(state: State, workload: Workload, run: Run, now_ms: int) -> list[ev.Event]:
     message = "its window closed, and its machine hasn't been heard of since"
-    end = RunEnd(how="window", put_back=True, message=message, ended_at_ms=run.allocation.closes_ms)
+    end = RunEnd(how="window", put_back=True, message=message, ended_at_ms=now_ms)
     shape = state.shapes[workload.shape].shape
     clusters = [state.clusters[name] for name in sorted(state.clusters)]
     reason, follows = outcome(workload, run, end, shape, now_ms, clusters)

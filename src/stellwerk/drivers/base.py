@@ -113,13 +113,17 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
 
 
 class StopOrder(Struct, frozen=True):
-    """Notice to a run: stop within ``grace_ms``, then everything of it is killed."""
+    """Notice to a run: stop within ``grace_ms``, then everything of it is killed.
+
+    With ``window_end_ms`` it is none yet: the run must be gone then, and no more when it was told.
+    """
 
     run: RunId
     generation: int
     epoch: int
     why: NoticeWhy
     grace_ms: int
+    window_end_ms: int = 0
 
 
 class LogChunk(Struct, frozen=True):

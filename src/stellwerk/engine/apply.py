@@ -59,6 +59,8 @@ class Hands:
                     self._start(event.run, state)
                 case ev.NoticeGiven():
                     self._stop(event, state)
+                case ev.WindowMoved():
+                    self._move_window(event, state)
                 case _:
                     continue
 
@@ -133,6 +135,28 @@ class Hands:
             go,
             lambda code, message: log.warning(
                 "%s could not be stopped: %s %s", run.id, code, message
+            ),
+        )
+
+    def _move_window(self, moved: ev.WindowMoved, state: State) -> None:
+        found = self._live(moved.run, state)
+        driver = self._drivers.get(found[1].allocation.cluster) if found is not None else None
+        if found is None or driver is None:
+            return
+        run = found[1]
+        order = StopOrder(run.id, run.generation, state.epoch, "window", 0, moved.closes_ms)
+        before = self._orders.get(f"start {run.id}")
+
+        async def go() -> None:
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+            await driver.stop(order)
+
+        self._give(
+            f"window {run.id} {moved.closes_ms}",
+            go,
+            lambda code, message: log.warning(
+                "%s isn't told when its window closes: %s %s", run.id, code, message
             ),
         )
 

@@ -118,7 +118,7 @@ def build_order(
         allocation=run.allocation,
         person=run.allocation.person,
         lost_generation=_given_up(workload),
-        window_end_ms=run.allocation.closes_ms % FOREVER_MS,
+        window_end_ms=(run.closes_ms or run.allocation.closes_ms) % FOREVER_MS,
         snapshot=workload.snapshot,
         resumes=workload.resumes,
         mounts=launch.mounts,

@@ -23,9 +23,12 @@ def load_state(store: Store) -> tuple[State, int]:
     return state, image_seq
 
 
-def orders_to_repeat(state: State, inventory: Inventory) -> list[ev.RunPlanned | ev.NoticeGiven]:
+Order = ev.RunPlanned | ev.NoticeGiven | ev.WindowMoved
+
+
+def orders_to_repeat(state: State, inventory: Inventory) -> list[Order]:
     """Finds the durable orders that a place, as its inventory shows, has never carried out."""
-    again: list[ev.RunPlanned | ev.NoticeGiven] = [
+    again: list[Order] = [
         ev.RunPlanned(workload_of(run.id), run.id, run.generation, run.allocation, run.decision)
         for run in missing_runs(state, inventory)[0]
     ]
@@ -34,5 +37,10 @@ def orders_to_repeat(state: State, inventory: Inventory) -> list[ev.RunPlanned |
         ev.NoticeGiven(run.id, run.notice, run.grace_ms)
         for run in live_runs(state, inventory.cluster)
         if run.notice and run.id not in stopping
+    ]
+    again += [
+        ev.WindowMoved(run.id, run.closes_ms)
+        for run in live_runs(state, inventory.cluster)
+        if run.closes_ms and not run.notice and run.id not in stopping
     ]
     return again

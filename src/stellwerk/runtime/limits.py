@@ -29,14 +29,19 @@ class Limits:
         self._give_notice = give_notice
         self._log_is = log_is
         self._logs = [files.setup_log, *(files.rank_log(rank.rank) for rank in spec.ranks)]
+        self._grace_ms = spec.grace_ms
         self._began = monotonic_ms()
         if spec.time_limit_ms is not None:
             end_ms = spec.time_limit_ms + spec.grace_ms
             self._notice_in(spec.time_limit_ms, TIME_LIMIT, end_ms)
         if spec.window_end_in_ms is not None:
-            notice_in_ms = spec.window_end_in_ms - spec.grace_ms
-            self._notice_in(notice_in_ms, WINDOW, spec.window_end_in_ms)
+            self.window_ends_in(spec.window_end_in_ms)
         loop.after("logs", _LOG_LOOK_MS, self._look_at_logs)
+
+    def window_ends_in(self, end_in_ms: int) -> None:
+        """Have everything gone so long from now; takes the place of what was said before."""
+        gone_ms = monotonic_ms() - self._began
+        self._notice_in(end_in_ms - self._grace_ms, WINDOW, gone_ms + end_in_ms)
 
     def _notice_in(self, wait_ms: int, why: str, end_ms: int) -> None:
         """Give notice later, so that everything is gone `end_ms` after the start."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from . import PROTOCOL, VERSION, system
 from .connection import Connection
 from .ending import run_and_record
-from .files import JSONObject, open_file, to_json, write_atomically, write_json
-from .launches import is_launch
+from .files import JSONObject, open_file, to_json, write_json
+from .launches import order_of
 from .preparation import Order
 from .roster import Entry
 from .spec import Spec, SpecError, check_env, read_signals, read_spec
@@ -245,6 +245,13 @@ def withdraw(agent: Agent, _connection: Connection, request: JSONObject) -> JSON
     return _order(agent, _entry(agent, request), {"op": "withdraw"})
 
 
+def window(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Tell a run that it must be gone at another time than it was told."""
+    end_in_ms = _whole_number(request, "window_end_in_ms")
+    order = {"op": "window", "window_end_in_ms": end_in_ms}
+    return _order(agent, _entry(agent, request), order)
+
+
 def kill(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """End everything of a run at once."""
     return _order(agent, _entry(agent, request), {"op": "kill"})
@@ -272,18 +279,11 @@ def find(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObje
 
 def of_mpi(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """Start here what the MPI of a gang's head asks for, tell the head how it ended, or end all."""
-    entry, op = _entry(agent, request), request.get("op")
-    order: JSONObject = {"op": op}
-    if op != "over":
-        order["launch"] = ident = str(request.get("launch"))
-        if not is_launch(ident):
-            raise Refused("bad_request", "`launch` is no number of a launch")
-        if op == "launched":
-            order["code"] = _whole_number(request, "code")
-        else:
-            text = f"\n{request.get('command')}"
-            write_atomically(entry.files.path(f"launch-{ident}"), text.encode(errors="replace"))
-    return _order(agent, entry, order)
+    entry = _entry(agent, request)
+    try:
+        return _order(agent, entry, order_of(request, entry.files))
+    except ValueError as wrong:
+        raise Refused("bad_request", str(wrong)) from wrong
 
 
 def list_runs(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONObject:
@@ -382,6 +382,7 @@ OPERATIONS: dict[str, Operation] = {
     "start": start,
     "stop": stop,
     "withdraw": withdraw,
+    "window": window,
     "kill": kill,
     "go": go,
     "find": find,

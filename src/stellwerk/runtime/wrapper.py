@@ -160,6 +160,8 @@ class Wrapper:
             self._give_notice(
                 order["why"], self.spec.grace_ms if grace_ms is None else int(grace_ms), signals
             )
+        elif op == "window":
+            self.limits.window_ends_in(int(order["window_end_in_ms"]))
         elif op == "withdraw":
             self.notice.withdraw()
             if self.phase == "stopping":

@@ -93,6 +93,7 @@ def sentence(record: ev.Record, name_of: Callable[[str], str] = str) -> str:
             | ev.CheckpointNoted()
             | ev.NoticeWithdrawn()
             | ev.RunWarned()
+            | ev.WindowMoved()
             | ev.ReachabilityChanged()
             | ev.RunEnded()
         ):
@@ -138,6 +139,7 @@ RunEvent = (
     | ev.CopyTimeLearned
     | ev.CheckpointNoted
     | ev.NoticeWithdrawn
+    | ev.WindowMoved
     | ev.RunWarned
     | ev.ReachabilityChanged
     | ev.RunEnded
@@ -168,6 +170,8 @@ def _run_sentence(event: RunEvent) -> str:
             return f"{told} takes {_about(event.copy_ms)} to be copied"
         case ev.CheckpointNoted():
             return f"run {number} has a checkpoint of {moment(event.saved_ms)}"
+        case ev.WindowMoved():
+            return f"its window closes at {moment(event.closes_ms)}"
         case ev.NoticeWithdrawn():
             return f"run {number} need not stop any more"
         case ev.RunWarned():

@@ -130,8 +130,8 @@ WAITING = {
         "{cluster} isn't open for long enough[: it closes at {closes}][, in {left_ms}]"
         "[; this needs {lasts_ms}]"
         "[; how long {unknown} runs isn't known][; it opens again at {opens}]",
-        "a time limit (--time-limit) that ends before lets it start now, and so does work that goes "
-        "on from its checkpoints; or wait for a longer window: `stw calendar show {cluster}`",
+        "a time limit (--time-limit) that ends before lets it start now, and so does work that "
+        "goes on from its checkpoints; or wait for a longer window: `stw calendar show {cluster}`",
     ),
     "window_closed": Entry(
         "capacity",

@@ -149,6 +149,13 @@ class CheckpointNoted(Struct, frozen=True, tag="checkpoint-noted"):
     saved_ms: int
 
 
+class WindowMoved(Struct, frozen=True, tag="window-moved"):
+    """The window of a run closes at another time than it was told; its machine is told."""
+
+    run: RunId
+    closes_ms: int
+
+
 class RunWarned(Struct, frozen=True, tag="run-warned"):
     """A run does what may end it, if it goes on; nothing follows from that yet."""
 
@@ -396,6 +403,7 @@ Event = (
     | ReservationMade
     | ReservationMoved
     | ReservationOver
+    | WindowMoved
     | CalendarSet
     | CalendarRemoved
 )

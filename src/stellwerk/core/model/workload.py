@@ -102,7 +102,8 @@ class Run(Struct, frozen=True, omit_defaults=True):
     ``saved_ms`` is how new at least its last complete checkpoint is (0: none is known of).
     ``warning`` is what it was last told may end it.
     ``copy_ms`` is what its machine is needed for after its end: a notice that its grace and this
-    must fit into is given so much earlier.
+    must fit into is given so much earlier. ``closes_ms`` is when its window closes, where its
+    machine was told of another time than its allocation has.
     """
 
     id: RunId
@@ -126,6 +127,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     saved_ms: int = 0
     copy_ms: int = 0
     warning: Reason | None = None
+    closes_ms: int = 0
 
     @property
     def leaves_in_ms(self) -> int:

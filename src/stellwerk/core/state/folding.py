@@ -244,6 +244,7 @@ RunEvent = (
     | ev.CheckpointNoted
     | ev.NoticeWithdrawn
     | ev.RunWarned
+    | ev.WindowMoved
     | ev.ReachabilityChanged
     | ev.RunEnded
 )
@@ -287,6 +288,8 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
             state.change_run(
                 event.run, back, phase=back, notice="", notice_ms=0, notice_reason=None
             )
+        case ev.WindowMoved():
+            state.change_run(event.run, None, closes_ms=event.closes_ms)
         case ev.RunWarned():
             state.change_run(event.run, None, warning=event.reason)
         case ev.ReachabilityChanged():

@@ -37,6 +37,10 @@ def no_parts(_parts: list[Part], _all: bool) -> None:
     """Of somebody who starts no gangs."""
 
 
+LONGEST_MS = 10 * 365 * 86_400_000
+"""No window is told to close later than so."""
+
+
 class Conversation:
     """All that is said with one agent; ``tell`` is given each report, ``broke`` called at a break.
 
@@ -173,6 +177,15 @@ class Conversation:
     async def stop(self, order: StopOrder) -> None:
         """Has the agent give notice to a run."""
         self.epoch = max(self.epoch, order.epoch)
+        if order.window_end_ms:
+            await self.ask(
+                "window",
+                run=order.run,
+                generation=order.generation,
+                epoch=order.epoch,
+                window_end_in_ms=max(1, min(order.window_end_ms - now_ms(), LONGEST_MS)),
+            )
+            return
         await self.ask(
             "stop",
             run=order.run,

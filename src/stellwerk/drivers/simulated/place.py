@@ -110,7 +110,7 @@ class SimulatedPlace:
         self._fence(order.epoch)
         run = self._known(order.run)
         self._check_generation(run, order.generation)
-        if run.phase in {"Ended", "Stopping"} or run.dead:
+        if run.phase in {"Ended", "Stopping"} or run.dead or order.window_end_ms:
             return
         run.notice = order.why
         run.withdrawn = False
