@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, Optional
 
-from .files import JSONObject, RunFiles
+from .files import JSONObject, RunFiles, write_atomically
 from .launch import Inherited, SpawnError, spawn
 from .launchers import MPI_HOSTS, mpi_hosts
 from .mpi import close_common_place
@@ -170,6 +170,26 @@ class Launches:
             return {}
         wanted = {ident: [one.host, one.command] for ident, one in self._wanted.items()}
         return {"stands_in": self.stands_in, "launches": wanted, "launched": dict(self._begun)}
+
+
+def order_of(request: JSONObject, files: RunFiles) -> JSONObject:
+    """What a wrapper is told of a request that is one of `OF_MPI`.
+
+    What is to be started is written down before. Raises ValueError and OSError.
+    """
+    op, ident = request.get("op"), str(request.get("launch"))
+    if op == "over":
+        return {"op": op}
+    if not is_launch(ident):
+        raise ValueError("`launch` is no number of a launch")
+    if op == "launched":
+        code = request.get("code")
+        if type(code) is not int:
+            raise ValueError("`code` is no whole number")
+        return {"op": op, "launch": ident, "code": code}
+    text = f"\n{request.get('command')}"
+    write_atomically(files.path(f"launch-{ident}"), text.encode(errors="replace"))
+    return {"op": op, "launch": ident}
 
 
 def is_launch(ident: str) -> bool:

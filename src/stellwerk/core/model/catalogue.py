@@ -11,6 +11,7 @@ from stellwerk.core.model.data_catalogue import OF_DATA
 from stellwerk.core.model.endings import ENDED
 from stellwerk.core.model.gates_catalogue import OF_GATES
 from stellwerk.core.model.gpu_catalogue import OF_GPUS
+from stellwerk.core.model.node_catalogue import OF_NODES
 from stellwerk.core.model.people_catalogue import OF_PEOPLE
 from stellwerk.core.model.placing_catalogue import OF_MOVES
 from stellwerk.core.model.quantity import show_bytes, show_duration
@@ -196,13 +197,6 @@ GOING_BACK = {
         "the job asked to be put back[ (exit code {exit_code})]",
         "nothing to do; it resumes from its last checkpoint",
     ),
-    "machine_cut_off": Entry(
-        "turn",
-        "you",
-        "{node} was cut off from its other machines for {after_ms}, so they were told to end",
-        "it goes on when {node} is back, from its last checkpoint; if it never will be, "
-        "`stw lost NAME`",
-    ),
     "preempted": Entry(
         "turn",
         "time",
@@ -240,15 +234,6 @@ GOING_BACK = {
         "time",
         "{actor} gave the run on {cluster} up as lost",
         "nothing to do; it starts again",
-    ),
-}
-
-OF_NODES = {
-    "node_faulty": Entry(
-        "held",
-        "cluster owner",
-        "{times} workloads in a row ended there within {quick_ms}: {failure}",
-        "mend it, then `stw resume {cluster}/{node}`",
     ),
 }
 
