@@ -3,6 +3,7 @@
 from typing import Any
 
 from stellwerk.core.describe.fleet_amounts import parse_kubernetes
+from stellwerk.core.model.nearness import TopologyRequest
 from stellwerk.core.model.placement import Toleration
 from stellwerk.core.model.queueing import (
     Admission,
@@ -24,7 +25,6 @@ from stellwerk.core.model.queueing import (
     ResourceGroup,
     Topology,
     TopologyNode,
-    TopologyRequest,
 )
 from stellwerk.core.model.selectors import Requirement, Selector
 from tests.conformance.ocm_objects import Strange, known
