@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from stellwerk.core.draining import lapsed
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model.admission import AdmissionCheck, CheckState
+from stellwerk.core.model.calendars import Calendar
 from stellwerk.core.model.gates import WHENS, After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, WorkloadId
 from stellwerk.core.model.own import OwnDecided, OwnOption
@@ -21,6 +22,7 @@ from stellwerk.core.model.wishes import Wishes
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.reservations import due
 from stellwerk.core.standing import Answer, OwnMade, on_answers, on_own_answers
+from stellwerk.core.windows import closing
 from stellwerk.engine.standing_work import wished
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import OK, Hall
@@ -95,7 +97,17 @@ def a_lively_hall(seed: int, steps: int = 150) -> Hall:
             case _:
                 hall.cycle()
     _answer_checks(hall, CheckState("budget", "Retry" if seed % 2 else "Ready"))
+    _change_windows(hall)
     return hall
+
+
+def _change_windows(hall: Hall) -> None:
+    """Clusters get windows that end soon, and lose them."""
+    span = (hall.now_ms, hall.now_ms + 3_600_000)
+    for name in sorted(hall.state.observed):
+        hall.command(cmd.SetCalendar(Calendar(name, (span,))))
+    hall.fold(closing(hall.state, hall.now_ms))
+    hall.command(cmd.RemoveCalendar("alone"))
 
 
 SPARE = a_cluster("spare", a_node("spare", cpus=1))

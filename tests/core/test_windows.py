@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from stellwerk.core import windows
 from stellwerk.core.forecast import forecast
 from stellwerk.core.future import Knowledge
+from stellwerk.core.invariants import overstays
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.calendars import FOREVER_MS, Calendar, next_closure
@@ -177,3 +178,31 @@ def test_the_next_closure_is_the_first_closed_time(steps: list[int], now: int) -
     assert found[0] == closed[0]
     later = [t for t in range(found[0], 60) if t not in closed]
     assert found[1] == (later[0] if later else FOREVER_MS)
+
+
+SPANS = st.lists(st.integers(1, 9), min_size=2, max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SPANS, st.lists(st.tuples(st.integers(0, 90), SPANS), max_size=12))
+def test_nothing_runs_past_its_window_without_notice(
+    first: list[int], steps: list[tuple[int, list[int]]]
+) -> None:
+    """Whatever windows become while time goes on, and whatever is submitted."""
+
+    def spans(edges: list[int]) -> tuple[tuple[int, int], ...]:
+        times = [hall.now_ms + sum(edges[: i + 1]) * 10 * MINUTE for i in range(len(edges))]
+        return tuple(zip(times[::2], times[1::2], strict=False))
+
+    hall = a_room((0, 1))
+    for minutes, edges in [(0, first), *steps]:
+        hall.submit(policies=Policies(time_limit_ms=edges[0] * 10 * MINUTE))
+        hall.submit(policies=SAVES)
+        hall.settle()
+        due_ms = windows.next_closing_ms(hall.state, hall.now_ms)
+        let(hall, min(minutes * MINUTE, max(0, due_ms - hall.now_ms) if due_ms else HOUR))
+        assert not overstays(hall.state, hall.now_ms)
+        if minutes % 3 == 0:
+            hall.command(cmd.SetCalendar(Calendar("lab", spans(edges))))
+            let(hall)
+            assert not overstays(hall.state, hall.now_ms)

@@ -2,9 +2,11 @@
 
 from collections import Counter
 
+from stellwerk.core.data.windows import join
 from stellwerk.core.describe.queues_checks import problems_together
 from stellwerk.core.gates import is_alive
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.calendars import next_closure
 from stellwerk.core.model.catalogue import CATALOGUE
 from stellwerk.core.model.ids import workload_of
 from stellwerk.core.model.workload import ENDED
@@ -17,6 +19,22 @@ from stellwerk.core.state import State, queue_key
 def violations(state: State) -> list[str]:
     """Gives every broken invariant in words; an empty list is a sound state."""
     return [*_runs(state), *_queues(state), *_reasons(state), *_quota(state), *_objects(state)]
+
+
+def overstays(state: State, now_ms: int) -> list[str]:
+    """Says what runs on after its window has closed, and hasn't been told to stop."""
+    found = []
+    for name in sorted(state.allocations):
+        cluster = state.clusters.get(name)
+        closed = next_closure(join(cluster.windows) or cluster.windows, now_ms) if cluster else None
+        if closed is None or closed[0] > now_ms:
+            continue
+        for run in sorted(state.allocations[name]):
+            workload = state.workloads[workload_of(run)]
+            live = workload.live_run
+            if live is not None and not live.notice and not workload.cancelling:
+                found.append(f"{run} runs on although {name} is closed, and has no notice")
+    return found
 
 
 def overbooks(state: State, planned: ev.RunPlanned) -> list[str]:
