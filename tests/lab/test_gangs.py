@@ -2,44 +2,31 @@
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.lab.environments import (
-    CACHE,
-    JAX,
-    LIGHTNING,
-    MPI,
-    MPICH,
-    OPEN_MPI_5,
-    RAY,
-    TRAINER,
-    Environment,
-)
+from tests.lab.environments import TRAINER
+from tests.lab.gangs import Lab, a_lab, needs, two_machines
 from tests.lab.researcher import losses
-from tests.lab.room import Computer, Room, a_room, missing
-from tests.lab.test_ssh import PATIENCE_S, Person
+from tests.lab.room import Computer, Room, missing
+from tests.lab.test_ssh import PATIENCE_S
 from tests.processes import wait_gone, wait_until
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
-PROGRAMS = Path(__file__).with_name("programs")
-INTERPRETER = Path(os.path.realpath(TRAINER.python)).parents[1]
-RUN_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def room() -> Iterator[Room]:
-    with a_room(switch=True) as room:
-        shows = [path for path in (CACHE, INTERPRETER) if path.exists()]
-        for _ in range(2):
-            room.add(shows=shows, own_tmp=True)
-        room.trust(*room.computers)
+    with two_machines() as room:
         yield room
+
+
+@pytest.fixture
+def lab(room: Room) -> Iterator[Lab]:
+    with a_lab(room) as lab:
+        yield lab
 
 
 @pytest.fixture
@@ -51,86 +38,6 @@ def one(room: Room) -> Computer:
 @pytest.fixture
 def other(room: Room) -> Computer:
     return room.computers[1]
-
-
-class Lab(Person):
-    """Somebody who runs jobs over all of a room."""
-
-    def gang(
-        self,
-        script: str,
-        name: str = "job",
-        launcher: str = "",
-        each: int = 0,
-        setup: str = "",
-        cut_off_after: str = "",
-        **more: str,
-    ) -> None:
-        """Submits a script for two machines, with the programs beside this file as its code."""
-        code = self.work / "code"
-        if not code.exists():
-            shutil.copytree(PROGRAMS, code, ignore=shutil.ignore_patterns("__pycache__"))
-        labels = {
-            "launcher": launcher,
-            "processes-per-node": each or "",
-            "cut-off-after": cut_off_after,
-        }
-        written = ", ".join(f"stellwerk/{key}: '{value}'" for key, value in labels.items() if value)
-        indented = "".join(f"  {line}\n" for line in script.splitlines())
-        envs = {"OMP_NUM_THREADS": "1", **more}
-        text = (
-            f"num_nodes: 2\nresources: {{infra: ssh/lab, cpus: 0.5, labels: {{{written}}}}}\n"
-            f"envs: {{{', '.join(f'{key}: {value!r}' for key, value in envs.items())}}}\n"
-            f"workdir: code\nsetup: |\n  {setup}\nrun: |\n{indented}"
-        )
-        (self.work / f"{name}.yaml").write_text(text)
-        self.stw("run", "-d", "--name", name, f"{name}.yaml")
-
-    def over(self, name: str = "job", phase: str = "Succeeded") -> Any:
-        """Waits for the end; gives what is shown then."""
-        self.stw("wait", name, code=None)
-        shown = self.show(name)
-        assert shown["phase"] == phase, self.stw("logs", name, code=None)
-        return shown
-
-    def lines(self, name: str = "job") -> list[str]:
-        """What the ranks printed, without the number before each line, in order."""
-        told = self.stw("logs", name).splitlines()
-        return sorted(line.partition(") ")[2] for line in told)
-
-    def both_are(self, *states: str) -> None:
-        wait_until(
-            lambda: [node["state"] for node in self.nodes()] == list(states), "nodes", PATIENCE_S
-        )
-
-
-@pytest.fixture
-def lab(room: Room) -> Iterator[Lab]:
-    lab = Lab(room)
-    hosts = [word for computer in room.computers for word in ("--host", str(computer))]
-    lab.stw("cluster", "add", "lab", *hosts)
-    lab.both_are("ready", "ready")
-    yield lab
-    lab.stw("server", "stop", code=None)
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            line = Path(f"/proc/{name}/environ").read_bytes()
-        except OSError:
-            continue
-        if f"STELLWERK_HOME={lab.state}".encode() in line:
-            os.kill(int(name), signal.SIGTERM)
-    for computer in room.computers:
-        computer.end_jobs()
-
-
-def needs(one: Environment) -> str:
-    """The programs of an environment; skips where it couldn't be made."""
-    if one.missing:
-        pytest.skip(one.missing)
-    return str(one.python.parent)
-
-
-FOUR = [f"rank {rank} of 4 on node {rank // 2}: 6" for rank in range(4)]
 
 
 TALK = (
@@ -170,70 +77,6 @@ def test_plain_scripts_find_each_other(lab: Lab, one: Computer, other: Computer)
     assert said.count("psum.py") == 2
     assert len([line for line in said if line.startswith("stw")]) == 2
     assert "docker0" not in said
-
-
-def test_torchrun_without_an_argument_trains_over_both(lab: Lab) -> None:
-    """Four ranks on two machines add up what they have."""
-    lab.gang(f"{needs(TRAINER)}/torchrun allreduce.py", each=2)
-    lab.over()
-    assert [line for line in lab.lines() if line.startswith("rank ")] == FOUR
-
-
-def test_processes_of_their_own_meet(lab: Lab) -> None:
-    """The script is started once a process; the one that fails is the end of all, named first."""
-    lab.gang(
-        f"{needs(TRAINER)}/python allreduce.py", launcher="processes", each=2, FAILING_RANK="3"
-    )
-    shown = lab.over(phase="Failed")
-    end = shown["runs"][0]["end"]
-    assert end["code"] == 7
-    assert "this one gives up" in end["last_lines"][-1]
-    assert "rank 3 ended with exit code 7" in end["message"]
-
-
-def test_accelerate_launch_fills_both_machines(lab: Lab) -> None:
-    """It reads no variables, and is told by options."""
-    lab.gang(f"PATH={needs(TRAINER)}:$PATH\naccelerate launch accelerated.py", each=2)
-    lab.over()
-    assert [line for line in lab.lines() if line.startswith("rank ")] == FOUR
-
-
-def test_lightning_starts_its_processes_on_both(lab: Lab) -> None:
-    """By the variables of a node alone, as on one machine."""
-    lab.gang(f"{needs(LIGHTNING)}/python lightning.py", launcher="node")
-    lab.over()
-    assert [line for line in lab.lines() if line.startswith("rank ")] == FOUR
-
-
-def test_jax_initializes_over_both(lab: Lab) -> None:
-    """`jax.distributed.initialize()` as it stands, and a sum."""
-    lab.gang(f"{needs(JAX)}/python psum.py", launcher="jax")
-    lab.over()
-    ours = [line for line in lab.lines() if line.startswith("rank ")]
-    assert ours == [f"rank {rank} of 2 on node {rank}: 1" for rank in range(2)]
-
-
-@pytest.mark.parametrize("one", [MPI, OPEN_MPI_5, MPICH], ids=lambda one: one.name)
-def test_mpirun_fills_both_machines_without_ssh_between_them(lab: Lab, one: Environment) -> None:
-    """Debian's Open MPI, a newer one and MPICH: each finds the agent in the place of ssh."""
-    if one is MPI and shutil.which("mpirun") is None:
-        pytest.skip("mpirun is not there: apt-get install openmpi-bin")
-    script = f"PATH={needs(one)}:$PATH\nmpirun python mpi.py"
-    # Both have one kernel, by whose number UCX takes them for one machine.
-    lab.gang(script, launcher="mpi", each=2, UCX_TLS="tcp")
-    lab.over()
-    said = lab.stw("logs", "job").splitlines()
-    assert sorted(line for line in said if line.startswith("rank ")) == FOUR
-
-
-def test_ray_is_one_cluster_on_both_machines_and_ends_with_the_job(lab: Lab, room: Room) -> None:
-    """Its daemons leave their script's session, and are ended all the same."""
-    lab.gang(f"PATH={needs(RAY)}:$PATH\nbash raying.sh || cat start.log", launcher="node")
-    lab.over()
-    assert "ray ran on nodes 0 1" in lab.lines()
-    for computer in room.computers:
-        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in computer.processes()]
-        assert not any(b"raylet" in line or b"gcs_server" in line for line in commands)
 
 
 WAIT = "echo up\nwhile [ ! -e ~/go ]; do sleep 0.1; done\necho down"

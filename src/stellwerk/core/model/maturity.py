@@ -134,6 +134,7 @@ INTEGRATIONS = (
         (
             "tests/lab/test_launchers.py",
             "tests/lab/test_gangs.py",
+            "tests/lab/test_gang_launchers.py",
             "tests/lab/test_frameworks.py",
             "tests/runtime/test_stops.py",
         ),
@@ -145,7 +146,11 @@ INTEGRATIONS = (
         "`accelerate launch` over several nodes without an argument; its configuration holds",
         "accelerate 1.15 with torch 2.15 on the CPU",
         "real",
-        ("tests/lab/test_launchers.py", "tests/runtime/test_launchers.py"),
+        (
+            "tests/lab/test_launchers.py",
+            "tests/lab/test_gang_launchers.py",
+            "tests/runtime/test_launchers.py",
+        ),
         limits="FSDP and DeepSpeed are passed through, and were never tried",
     ),
     Integration(
@@ -156,7 +161,7 @@ INTEGRATIONS = (
         "real",
         (
             "tests/lab/test_launchers.py",
-            "tests/lab/test_gangs.py",
+            "tests/lab/test_gang_launchers.py",
             "tests/core/model/test_launch.py",
         ),
         limits="two nodes: as shares of one machine, and as two machines",
@@ -168,7 +173,11 @@ INTEGRATIONS = (
         "the job back under `stellwerk/launcher: slurm`",
         "pytorch-lightning 2.6 with torch 2.15 on the CPU",
         "real",
-        ("tests/lab/test_launchers.py", "tests/lab/test_frameworks.py"),
+        (
+            "tests/lab/test_launchers.py",
+            "tests/lab/test_gang_launchers.py",
+            "tests/lab/test_frameworks.py",
+        ),
         limits="the requeue: one process",
     ),
     Integration(
@@ -187,9 +196,18 @@ INTEGRATIONS = (
         "Open MPI 4.1 and 5.0, MPICH 5.0, mpi4py 4.1",
         "real",
         (
-            "tests/lab/test_gangs.py",
+            "tests/lab/test_gang_launchers.py",
             "tests/lab/test_launchers.py",
             "tests/runtime/test_launchers.py",
+        ),
+        Integration(
+            "Ray inside a job",
+            "experimental",
+            "its script starts a cluster over the machines, which ends with the job",
+            "ray 2.60",
+            "real",
+            ("tests/lab/test_gang_launchers.py",),
+            limits="started by the task's script; no dashboard, no autoscaler",
         ),
         limits="Intel MPI was never tried",
     ),
