@@ -353,7 +353,7 @@ def test_so_often_a_day_is_a_workload_stopped_and_so_many_an_hour_on_a_cluster()
     hall.now_ms += LEAST_RUN_MS
     hall.submit(TWO, queue="team", priority=9)
     where = hall.workload(second).runs[-1].allocation.cluster
-    told_ms = hall.state.stopped[where][-1]
+    told_ms = hall.state.stops.image()[where][-1]
     assert would_stop(hall) == []
     assert hall.plan().wake_at_ms <= told_ms + 3_600_000
     hall.now_ms = told_ms + 3_600_000

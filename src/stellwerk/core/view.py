@@ -215,7 +215,7 @@ class Viewer:
             lengths=self._past_lengths(),
             past_use=state.past_use.at(now_ms, queueing.settings.past_use if queueing else None),
             reservations=state.reservations.all(),
-            stopped={name: tuple(times) for name, times in state.stopped.items()},
+            stopped={name: tuple(times) for name, times in state.stops.image().items()},
         )
 
     def _past_lengths(self) -> dict[str, Sketch]:

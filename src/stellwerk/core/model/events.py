@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from stellwerk.core.model import reservation_events as promised
 from stellwerk.core.model.admission import CheckWord
 from stellwerk.core.model.calendars import Calendar
 from stellwerk.core.model.cluster import Cluster
@@ -18,8 +19,7 @@ from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.reservations import OverWhy, Reservation
-from stellwerk.core.model.resources import Allocation, NodeAllocation, Shape
+from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.workload import NoticeWhy, RunEnd
 
@@ -326,23 +326,6 @@ class QueueObjectDeleted(Struct, frozen=True, tag="queue-object-deleted", omit_d
     namespace: str = ""
 
 
-class ReservationMade(Struct, frozen=True, tag="reservation-made"):
-    """Somebody was promised room for a time to come."""
-
-    reservation: Reservation
-
-
-class ReservationMoved(Struct, frozen=True, tag="reservation-moved", omit_defaults=True):
-    """Other nodes are kept for a reservation than before; ``broken`` is what nothing was found for.
-
-    ``parts`` empty: they stay, though they can't be counted on.
-    """
-
-    name: str
-    parts: tuple[NodeAllocation, ...] = ()
-    broken: str = ""
-
-
 class CalendarSet(Struct, frozen=True, tag="calendar-set"):
     """A cluster has other windows than before, or they follow from something else."""
 
@@ -355,13 +338,9 @@ class CalendarRemoved(Struct, frozen=True, tag="calendar-removed"):
     cluster: str
 
 
-class ReservationOver(Struct, frozen=True, tag="reservation-over", omit_defaults=True):
-    """A reservation is over: one of its times (``from_ms``), or all of it (0)."""
-
-    name: str
-    why: OverWhy
-    from_ms: int = 0
-
+ReservationMade = promised.ReservationMade
+ReservationMoved = promised.ReservationMoved
+ReservationOver = promised.ReservationOver
 
 Event = (
     LeaderChanged

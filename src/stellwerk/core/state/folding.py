@@ -266,7 +266,8 @@ def _fold_run(state: State, at_ms: int, event: RunEvent) -> None:
             )
         case ev.NoticeGiven():
             if event.why == "preempt":
-                state.note_stop(event.run, at_ms)
+                run = state.workloads[workload_of(event.run)].runs[-1]
+                state.stops.note(run.allocation.cluster, at_ms)
             workload = state.change_run(
                 event.run,
                 "Stopping",

@@ -21,13 +21,7 @@ from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.draining import WHOLE, Drain, with_drains
 from stellwerk.core.model.gates import Tally
-from stellwerk.core.model.ids import (
-    RunId,
-    ShapeId,
-    WorkloadId,
-    digest,
-    workload_of,
-)
+from stellwerk.core.model.ids import RunId, ShapeId, WorkloadId, digest, workload_of
 from stellwerk.core.model.lengths import HistoryImage
 from stellwerk.core.model.own import OwnDecided
 from stellwerk.core.model.queue_object import KeptObject
@@ -43,8 +37,7 @@ from stellwerk.core.state.quota import QuotaIndex
 from stellwerk.core.state.reservations import Reservations
 from stellwerk.core.state.shapes import ShapeQueue, Waits, queue_key
 from stellwerk.core.state.standing import Policies
-
-HOUR_MS = 3_600_000
+from stellwerk.core.state.stops import Stops
 
 
 class StateImage(Struct, frozen=True):
@@ -84,7 +77,7 @@ class State:
     ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
     ``observed`` are the clusters as their drivers see them, ``clusters`` with quarantined and
     drained nodes marked, and sick GPUs withheld whose faults aren't ``forgiven``. ``drains`` says
-    who keeps a node, or the whole, free. ``stopped`` says when, in the last hour, runs
+    who keeps a node, or the whole, free. ``stops`` says when, in the last hour, runs
     of a cluster were stopped for others. ``faults`` names by node the workloads that ended there in
     a row for its fault. ``lengths`` is how long work runs, ``spent`` what of quota ended runs used.
     """
@@ -117,7 +110,7 @@ class State:
         self.spent: Spent = {}
         self.past_use = PastUses()
         self.reservations = Reservations()
-        self.stopped: dict[str, list[int]] = {}
+        self.stops = Stops()
         self.calendars: dict[str, Calendar] = {}
 
     def image(self) -> StateImage:
@@ -143,7 +136,7 @@ class State:
             spent=copied(self.spent),
             past_use=dict(sorted(self.past_use.kept.items())),
             reservations=list(self.reservations.kept.values()),
-            stopped={name: list(times) for name, times in self.stopped.items()},
+            stopped=self.stops.image(),
             calendars=list(self.calendars.values()),
         )
 
@@ -173,7 +166,7 @@ class State:
         state.spent = copied(image.spent)
         state.past_use.kept = dict(image.past_use)
         state.reservations.take_over(image.reservations)
-        state.stopped = {name: list(times) for name, times in image.stopped.items()}
+        state.stops = Stops(image.stopped)
         return state
 
     def drain_touched(self) -> tuple[Workload, ...]:
@@ -365,12 +358,6 @@ class State:
         self.touched[workload.id] = changed
         self.quota.keep_up(changed)
         return changed
-
-    def note_stop(self, run_id: RunId, at_ms: int) -> None:
-        """Notes that a run is stopped for others: those of the last hour are known by cluster."""
-        cluster = self.workloads[workload_of(run_id)].runs[-1].allocation.cluster
-        times = [one for one in self.stopped.get(cluster, ()) if one > at_ms - HOUR_MS]
-        self.stopped[cluster] = [*times, at_ms]
 
     def change_run(self, run_id: RunId, then: Phase | None = None, **changes: object) -> Workload:
         """Changes the newest run of a workload, and its phase to ``then``."""
