@@ -63,7 +63,8 @@ MPI = Environment("mpi", ("mpi4py>=4.1",), 1)
 OPEN_MPI_5 = Environment("openmpi", ("openmpi>=5", "mpi4py>=4.1"), 1)
 MPICH = Environment("mpich", ("mpich>=5", "mpi4py>=4.1"), 1)
 RAY = Environment("ray", ("ray>=2.50",), 1)
-ALL = (TRAINER, LIGHTNING, JAX, MPI, OPEN_MPI_5, MPICH, RAY)
+HUB = Environment("hub", ("huggingface_hub>=2.4,<3", "datasets>=5.2,<6"), 1)
+ALL = (TRAINER, LIGHTNING, JAX, MPI, OPEN_MPI_5, MPICH, RAY, HUB)
 
 
 def make(one: Environment) -> None:

@@ -12,6 +12,7 @@ from typing import Optional
 
 from . import amd, cgroups, claims, images, namespaces, nvml, system
 from .files import JSONObject
+from .hub_cache import HubCache, cache_folder, environment_of
 from .xids import Xids
 
 _TOOLS = (
@@ -29,10 +30,13 @@ _TOOLS = (
 )
 
 
-def probe(root: str, xids: Optional[Xids] = None, no_gpus: str = "") -> JSONObject:
+def probe(
+    root: str, xids: Optional[Xids] = None, no_gpus: str = "", hub: Optional[HubCache] = None
+) -> JSONObject:
     """All facts of this machine, as they are now. Sizes in bytes.
 
-    ``xids`` remembers what was seen of GPUs; ``no_gpus`` says why they aren't looked at.
+    ``xids`` remembers what was seen of GPUs; ``no_gpus`` says why they aren't looked at. ``hub``
+    remembers what was seen of the user's cache of models and data sets.
     """
     seen = nvml.unseen(no_gpus) if no_gpus else nvml.devices(xids)
     if xids is not None:
@@ -65,6 +69,7 @@ def probe(root: str, xids: Optional[Xids] = None, no_gpus: str = "") -> JSONObje
         "namespaces": no_namespaces is None,
         "namespaces_trouble": no_namespaces,
         "claims": claims.of_others(root),
+        "hub": None if hub is None else hub.look(cache_folder(environment_of(root))),
         **seen,
     }
 

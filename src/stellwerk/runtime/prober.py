@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Optional
 
 from .files import JSONObject, to_json
+from .hub_cache import HubCache
 from .loop import Loop
 from .probe import probe
 from .system import close_descriptors, die_with_parent, monotonic_ms
@@ -153,9 +154,11 @@ def _answer_questions(questions: int, answer: int, root: str) -> None:
             signal.signal(number, signal.SIG_DFL)
         close_descriptors(questions, answer)
         die_with_parent()
-        xids = Xids(os.path.join(root, "gpus.json"))
+        xids, hub = Xids(os.path.join(root, "gpus.json")), HubCache()
         while select.select([questions], [], [], _IDLE_S)[0] and (asked := os.read(questions, 1)):
-            facts = memoryview(to_json(probe(root, xids, _WHY_NO_GPUS[asked])) + b"\n")
+            # A cache on a disk that hangs is left out along with what else may have hung.
+            found = probe(root, xids, _WHY_NO_GPUS[asked], hub if asked == _WHOLE else None)
+            facts = memoryview(to_json(found) + b"\n")
             while facts:
                 facts = facts[os.write(answer, facts) :]
     finally:

@@ -5,7 +5,7 @@ two hashes is two. Where no hash is known, name and revision together stand for 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -17,6 +17,27 @@ from stellwerk.core.model.estimates import HeldPart
 from stellwerk.core.model.fleet import Contradiction, Data
 
 Key = tuple[str, ...]
+HUB = "hf://"
+"""How names of repositories of the Hugging Face hub begin."""
+UNKNOWN_BYTES = -1
+"""The size of data of which nobody has told how much it is."""
+
+
+def on_hub(name: str) -> bool:
+    """Whether work can fetch this by itself, wherever it is."""
+    return name.startswith(HUB)
+
+
+def in_caches(clusters: Iterable[Cluster]) -> Iterator[Data]:
+    """Revisions of the hub whose size some machine knows, as it has the list of their files."""
+    known: dict[tuple[str, str], Data] = {}
+    for cluster in clusters:
+        for held in (*cluster.held, *(held for node in cluster.nodes for held in node.held)):
+            if on_hub(held.data) and held.bytes is not None and held.missing_bytes is not None:
+                size = held.bytes + held.missing_bytes
+                one = Data(held.data, held.revision, size, origin=held.data)
+                known.setdefault((held.data, held.revision), one)
+    yield from known.values()
 
 
 class Replica(Struct, frozen=True):
@@ -42,6 +63,8 @@ class Catalogue:
         """The data set that `name` or `name@revision` means, or what is wrong with that."""
         name, _, revision = written.partition("@")
         revisions = self._named.get(name)
+        if on_hub(name) and revision and revision not in (revisions or {}):
+            return Data(name, revision, UNKNOWN_BYTES, origin=name)
         if revisions is None:
             known = ", ".join(sorted(self._named)) or "none yet"
             return Problem("data/unknown", f"no data set `{name}`", f"known are: {known}")
@@ -139,7 +162,7 @@ class Catalogue:
         return [data, *self._same.get(self.key(data), ())]
 
     def _part(self, held: Held, data: Data, wanted: Key) -> HeldPart | None:
-        named_so = held.data == data.name and held.revision == data.revision
+        named_so = held.revision == data.revision and held.data in {data.name, data.origin}
         if held.content:
             same = ("content", held.content) == wanted or (named_so and wanted[0] == "named")
         else:

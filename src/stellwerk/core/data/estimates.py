@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from stellwerk.core.data.catalogue import on_hub
 from stellwerk.core.data.choosing import Choice, choose
 from stellwerk.core.data.costing import (
     WHOLE,
@@ -136,7 +137,7 @@ def _sources(
     found = []
     for one, offers in zip(missing, offered, strict=True):
         reasons = [offer.reason for offer in offers if offer.reason]
-        if one.bytes <= 0 or len(reasons) < len(offers):
+        if one.bytes <= 0 or len(reasons) < len(offers) or on_hub(one.need.data.name):
             continue
         numbers: dict[str, Param] = {
             "cluster": cluster.name,
@@ -190,6 +191,7 @@ def _assembled(
     start_age = _oldest(held_age, wait_age)
     missing = sum(one.bytes for one in site.missing) * max(1, site.way.copies_over_uplink)
     no_way = any(reason.code == "data_no_source" for reason in rejections)
+    no_way = no_way or any(_by_itself(one, choice) for one in site.missing)
 
     def told(
         value: float | None, unit: Unit, age_ms: int | None, *, moved: bool = True
@@ -204,7 +206,7 @@ def _assembled(
     weight = job.usd_per_hour_of_waiting
     return ClusterEstimate(
         cluster=cluster.name,
-        missing=Estimate(missing, "bytes", basis, held_age),
+        missing=_missing(site, missing, basis, held_age),
         transfer=told(result.transfer_s, "s", held_age),
         start=start,
         run=told(result.run_s, "s", speed_age, moved=job.mode == "stream"),
@@ -223,6 +225,20 @@ def _assembled(
         sources=choice.sources,
         rejections=tuple(rejections),
     )
+
+
+def _by_itself(one: Missing, choice: Choice) -> bool:
+    """Whether work must fetch something from the hub, and nobody can tell how fast that goes."""
+    data = one.need.data
+    if not on_hub(data.name) or (one.bytes <= 0 and data.bytes >= 0):
+        return False
+    return not any(source.chosen and source.data == data.name for source in choice.sources)
+
+
+def _missing(site: Site, missing: float, basis: Basis, age_ms: int | None) -> Estimate:
+    if any(one.need.data.bytes < 0 for one in site.missing):
+        return Estimate(None, "bytes", "unknown")
+    return Estimate(missing, "bytes", basis, age_ms)
 
 
 def _evicted(job: JobProfile, cluster: Cluster, missing: Sequence[Missing]) -> float:

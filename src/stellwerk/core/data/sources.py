@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from stellwerk.core.data.catalogue import Catalogue, Key
+from stellwerk.core.data.catalogue import Catalogue, Key, in_caches
 from stellwerk.core.data.regions import lies_in, region_of
 from stellwerk.core.data.units import show_data
 from stellwerk.core.model.cluster import Cluster
@@ -42,7 +42,11 @@ class Grounds:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.catalogue = Catalogue(fleet.data)
+        declared = {(one.name, one.revision): True for one in fleet.data}
+        found = (
+            one for one in in_caches(fleet.clusters) if (one.name, one.revision) not in declared
+        )
+        self.catalogue = Catalogue((*fleet.data, *found))
         self.clusters: Mapping[str, Cluster] = {one.name: one for one in fleet.clusters}
         self.links: dict[str, list[Link]] = {}
         self.starts: dict[str, bool] = {}

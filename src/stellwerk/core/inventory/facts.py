@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stellwerk.core.inventory.caches import held_of
 from stellwerk.core.inventory.gpu_faults import health_of
 from stellwerk.core.model.cluster import Cluster, Device, Node, label_of
 from stellwerk.core.model.devices import find_device, kind_of_device
@@ -41,7 +42,9 @@ def cluster_of(facts: Facts, *, name: str, driver: str, runs: Collection[str] = 
     tools = facts.get("tools") or ()
     if tools:
         claims["tools"] = " ".join(str(tool) for tool in tools)
-    return Cluster(name=name, driver=driver, nodes=(node,), kind="machine", claims=claims)
+    return Cluster(
+        name=name, driver=driver, nodes=(node,), kind="machine", claims=claims, held=node.held
+    )
 
 
 def node_of(facts: Facts, runs: Collection[str] = ()) -> Node:
@@ -79,6 +82,7 @@ def node_of(facts: Facts, runs: Collection[str] = ()) -> Node:
         note="; ".join(notes),
         foreign_cpus_milli=min(cpus_milli, _sum_of(claims, "cpus_milli")),
         foreign_memory_bytes=min(memory_bytes, _sum_of(claims, "memory_bytes")),
+        held=held_of(facts),
     )
 
 

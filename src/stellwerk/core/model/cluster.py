@@ -71,12 +71,43 @@ class Device(Struct, frozen=True, omit_defaults=True):
         return label_of(self.index)
 
 
+class Held(Struct, frozen=True, omit_defaults=True):
+    """What a cluster has of a data set or model at a revision.
+
+    ``bytes`` None = it has something and nobody knows how much. ``shared_bytes`` counts content
+    that another revision (the one asked for) has in common with this one. ``pinned`` data can't be
+    evicted. ``content`` is the hash of what is really there, where somebody looked.
+    ``lost_probability`` (0..1) is how likely it is gone before work can use it. ``partial_bytes``
+    lie in files that aren't whole and never count. ``missing_bytes`` is what the revision has and
+    isn't there (None = nobody can tell). ``whole`` says how certain that is: by the list of its
+    files, or only because every link leads to a file; "half" where something lacks, of which
+    ``lacks`` names the first. ``place`` is the folder that it lies in.
+    """
+
+    data: str
+    revision: str
+    bytes: int | None = None
+    shared_bytes: int = 0
+    observed_ms: int = 0
+    source: str = ""
+    pinned: bool = False
+    content: str = ""
+    lost_probability: float = 0.0
+    partial_bytes: int = 0
+    missing_bytes: int | None = None
+    whole: Literal["", "proved", "links", "half"] = ""
+    lacks: str = ""
+    place: str = ""
+    refs: tuple[str, ...] = ()
+
+
 class Node(Struct, frozen=True, omit_defaults=True):
     """One machine of a cluster with what it can give (allocatable, not what is free now).
 
     ``foreign_cpus_milli`` and ``foreign_memory_bytes`` are what others hold of it, who say so.
 
-    ``domains`` says where it stands inside the cluster, by level: rack, switch, host.
+    ``domains`` says where it stands inside the cluster, by level: rack, switch, host. ``held`` is
+    what lies in the caches of this machine.
     """
 
     name: str
@@ -92,6 +123,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
     domains: dict[str, str] = {}
     foreign_cpus_milli: int = 0
     foreign_memory_bytes: int = 0
+    held: tuple[Held, ...] = ()
 
 
 class Taint(Struct, frozen=True, omit_defaults=True):
@@ -113,28 +145,6 @@ class ScoreObject(Struct, frozen=True, omit_defaults=True):
     valid_until_ms: int = 0
     observed_ms: int = 0
     source: str = ""
-
-
-class Held(Struct, frozen=True, omit_defaults=True):
-    """What a cluster has of a data set or model at a revision.
-
-    ``bytes`` None = it has something and nobody knows how much. ``shared_bytes`` counts content
-    that another revision (the one asked for) has in common with this one. ``pinned`` data can't be
-    evicted. ``content`` is the hash of what is really there, where somebody looked.
-    ``lost_probability`` (0..1) is how likely it is gone before work can use it. ``partial_bytes``
-    lie in files that aren't whole and never count.
-    """
-
-    data: str
-    revision: str
-    bytes: int | None = None
-    shared_bytes: int = 0
-    observed_ms: int = 0
-    source: str = ""
-    pinned: bool = False
-    content: str = ""
-    lost_probability: float = 0.0
-    partial_bytes: int = 0
 
 
 class Costs(Struct, frozen=True, omit_defaults=True):

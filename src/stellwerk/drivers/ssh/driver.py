@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stellwerk.core.inventory.caches import held_by_all
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.ids import RunId
 from stellwerk.core.model.reports import (
@@ -307,6 +308,7 @@ class SshDriver(FollowsJobs, TidiesMachines):
             nodes=tuple(each.as_it_is() for each in machines),
             kind="machine" if len(machines) == 1 else "room",
             claims=shared,
+            held=held_by_all([each.as_it_is() for each in machines]),
         )
 
     # orders
