@@ -296,5 +296,6 @@ def _nearness(run: Run | None, view: View | None) -> str:
     """How near to each other the machines of a run are, as far as that is told."""
     if run is None or view is None:
         return ""
-    cluster = next((one for one in view.clusters if one.name == run.allocation.cluster), None)
-    return switches_told(cluster, run.allocation) if cluster is not None else ""
+    name = run.allocation.cluster
+    found = next((one.cluster for one in view.clusters if one.cluster.name == name), None)
+    return switches_told(found, run.allocation) if found is not None else ""
