@@ -50,7 +50,7 @@ TALK = (
 
 def test_machines_meet_where_they_reach_each_other(lab: Lab, room: Room) -> None:
     """Not at the address by which the control plane knows them, which leads nowhere from there."""
-    hosts = [word for each in room.computers for word in ("--host", f"ada@{each.beside}")]
+    hosts = [word for each in room.computers for word in ("--host", f"ada@{each.beside} switch=s1")]
     lab.stw("cluster", "rm", "lab")
     lab.stw("cluster", "add", "lab", *hosts)
     lab.both_are("ready", "ready")
@@ -60,6 +60,7 @@ def test_machines_meet_where_they_reach_each_other(lab: Lab, room: Room) -> None
     assert said.count("hello from 1") == 1
     met = [line for line in said if line in {each.address for each in room.computers}]
     assert (len(met), len(set(met))) == (4, 1)
+    assert "it is on one switch, s1" in lab.stw("explain", "job", "--run", "1")
 
 
 def test_plain_scripts_find_each_other(lab: Lab, one: Computer, other: Computer) -> None:
