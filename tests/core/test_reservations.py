@@ -94,14 +94,9 @@ def test_what_would_still_run_then_is_not_started_there(queue: str) -> None:
     told = why(hall, long)
     assert "reserved as exam for queue p/exam from " in told
     assert "how long it runs isn't known" in told
-    short = hall.submit(
-        a_shape(a_request(cpus=1, memory_gib=1, gpus=1)),
-        queue=queue,
-        policies=Policies(time_limit_ms=20 * MINUTE),
-    )
-    saves = hall.submit(
-        a_shape(a_request(cpus=1, memory_gib=2, gpus=1)), queue=queue, policies=SAVES
-    )
+    limit = Policies(time_limit_ms=20 * MINUTE)
+    short = hall.submit(cards(1), queue=queue, policies=limit)
+    saves = hall.submit(cards(1), queue=queue, policies=SAVES)
     assert hall.settle() == [short, saves]
     assert not inside(hall, short)
     assert not let(hall, 29 * MINUTE - 1), "its grace is 30 s, and half a minute more"

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from stellwerk.core.lengths import P50, P90, own_keys, trusted_ms
-from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.lengths import Begun, Work
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
@@ -31,6 +31,9 @@ from stellwerk.core.place.staying import REPAIR_MS, stayed, survivors
 from stellwerk.core.view import Head, ShapeView, View
 
 HERE = (0, 0)
+
+LOOKED_BEHIND = 64
+"""So many behind a blocked one of their shape are asked whether reserved room is for them."""
 
 
 class Nearest(NamedTuple):
@@ -48,6 +51,8 @@ class Keeping:
     def __init__(self, view: View, by_name: dict[str, ClusterRoom]) -> None:
         self.kept: list[Kept] = []
         self.reserved: list[Kept] = []
+        self._tried: dict[ShapeId, dict[tuple[str, ...], None]] = {}
+        self._may: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._view = view
         self._by_name = by_name
         self._parts = {one.cluster.name: one for one in view.clusters}
@@ -118,16 +123,31 @@ class Keeping:
             yield self.lent(rooms, lenders), lenders
 
     def next_own(self, shape: ShapeView, at: int) -> int:
-        """The next workload of a blocked shape for which something is reserved now, or a window is
-        long enough that isn't for the one that is blocked; 0 = none.
+        """The next workload of a blocked shape that may enter what is reserved otherwise than those
+        before it: it is its own, or over in time; 0 = none.
         """
-        if self.reserved:
-            queue = shape.shape.queue
-            known = opened(self.lenders(shape.heads[at], queue))
-            for number, head in enumerate(shape.heads[at + 1 :], at + 1):
-                if self.own_rooms(head, queue) or opened(self.lenders(head, queue)).keys() - known:
-                    return number
+        if not self.reserved:
+            return 0
+        tried = self._tried.setdefault(shape.id, {})
+        tried[self._entered(shape.heads[at], shape)] = None
+        for number, head in enumerate(shape.heads[at + 1 : at + 1 + LOOKED_BEHIND], at + 1):
+            entered = self._entered(head, shape)
+            if entered and entered not in tried:
+                return number
         return 0
+
+    def _entered(self, head: Head, shape: ShapeView) -> tuple[str, ...]:
+        """The reservations in whose room a workload may start."""
+        key = (shape.id, head.work, head.limit_ms, head.goes_on, head.grace_ms, head.protected_ms)
+        known = self._may.get(key)
+        if known is None:
+            now_ms, queue = self._view.now_ms, shape.shape.queue
+            known = self._may[key] = tuple(
+                one.name
+                for one in self.reserved
+                if may_enter(one, head, queue, self.lasts_ms, now_ms)
+            )
+        return known
 
     def own_rooms(self, head: Head, queue: str) -> dict[str, list[Kept]]:
         """What is reserved now for a workload, by cluster: it starts there first."""
