@@ -13,9 +13,8 @@ from stellwerk.core.model.ids import DecisionId, RunId, ShapeId
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, Shape
 from stellwerk.core.model.telemetry import Telemetry, Usage
-from stellwerk.core.model.workload import Phase, Run, Workload
+from stellwerk.core.model.workload import Phase, Workload
 from stellwerk.core.peaks import Peaks
-from stellwerk.core.place.near import switches_told
 from stellwerk.core.view import View
 from stellwerk.drivers.base import Folders
 from stellwerk.server import fleet_models, models, story, views
@@ -158,7 +157,6 @@ class Pages:
             position=self._position(workload),
             seq=seq,
             current=self._current(workload, shape, view) if wait and not run else None,
-            nearness=_nearness(run or workload.live_run, view),
             gpu_advice=advice_for(self._peaks(), workload, shape),
             wishes=list(told_wishes(shape.wishes)) if shape else [],
         )
@@ -290,12 +288,3 @@ def _cursor(wanted: WorkloadFilter, last: Workload) -> str:
 def _plain(value: msgspec.Struct) -> dict[str, Any]:
     """All fields of a struct, those at their defaults too."""
     return {name: msgspec.to_builtins(getattr(value, name)) for name in value.__struct_fields__}
-
-
-def _nearness(run: Run | None, view: View | None) -> str:
-    """How near to each other the machines of a run are, as far as that is told."""
-    if run is None or view is None:
-        return ""
-    name = run.allocation.cluster
-    found = next((one.cluster for one in view.clusters if one.cluster.name == name), None)
-    return switches_told(found, run.allocation) if found is not None else ""

@@ -7,7 +7,8 @@ import msgspec
 from litestar import get
 from litestar.params import FromPath, QueryParameter
 
-from stellwerk.core.model.workload import Workload
+from stellwerk.core.model.workload import Run, Workload
+from stellwerk.core.place.near import switches_told
 from stellwerk.core.view import View
 from stellwerk.server.handlers import explain_more
 from stellwerk.server.holders import holders_of, passed_until_ms
@@ -33,7 +34,21 @@ async def explain_workload(
     workload = await services.find(ref)
     view = services.engine.view() if workload.phase == "Pending" else None
     found = await asyncio.to_thread(_explained, services, workload, run, view)
+    spread = [one for one in workload.runs if len(one.allocation.nodes) > 1]
+    if spread and view is None:
+        number = run or spread[-1].number
+        there = nearness(next((one for one in spread if one.number == number), None), services)
+        found = msgspec.structs.replace(found, nearness=there)
     return seeing(request).explain(found, workload.owner)
+
+
+def nearness(run: Run | None, services: Services) -> str:
+    """How near to each other the machines of a run are, as far as that is told."""
+    if run is None:
+        return ""
+    parts = services.engine.view().clusters
+    found = next((one.cluster for one in parts if one.cluster.name == run.allocation.cluster), None)
+    return switches_told(found, run.allocation) if found is not None else ""
 
 
 def _explained(services: Services, workload: Workload, run: int, view: View | None) -> Explain:
