@@ -20,6 +20,7 @@ from stellwerk.core.model.task import Task
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.drivers.base import MountOrder, RankOrder, StartOrder
 from stellwerk.engine.gpu_environment import gpu_environment
+from stellwerk.engine.hub_environment import hub_environment, named_on_hub
 from stellwerk.store import Store
 from stellwerk.store.errors import refusal
 
@@ -107,7 +108,7 @@ def build_order(
         workload=workload.id,
         name=workload.name,
         project=workload.project,
-        ranks=_ranks(task, placed, nodes, alternative),
+        ranks=_ranks(task, placed, nodes, alternative, of_server=not run.allocation.person),
         env={**task.envs, **common, **of_array(workload)},
         setup=task.setup,
         setup_env=setup_environment(task, addresses=addresses, rank=0, alternative=alternative),
@@ -162,9 +163,18 @@ def of_array(workload: Workload) -> dict[str, str]:
 
 
 def _ranks(
-    task: Task, placed: list[tuple[int, NodeAllocation]], nodes: dict[str, Node], alternative: int
+    task: Task,
+    placed: list[tuple[int, NodeAllocation]],
+    nodes: dict[str, Node],
+    alternative: int,
+    *,
+    of_server: bool,
 ) -> tuple[RankOrder, ...]:
-    """Says what is started on each node, and what that alone finds."""
+    """Says what is started on each node, and what that alone finds.
+
+    Caches are seen of the user whose runtime looks, which is another one's where people share.
+    """
+    wanted = named_on_hub(task) if of_server else ()
     if task.launcher in FIRST_NODE_ALONE:
         placed = _first_of_each_machine(task, placed, nodes)
     return tuple(
@@ -174,6 +184,7 @@ def _ranks(
             {
                 **node_environment(task, node_rank, local_rank, alternative),
                 **gpu_environment(part, nodes.get(part.node), task.envs),
+                **hub_environment(wanted, nodes.get(part.node), task.envs),
             },
         )
         for node_rank, part in placed

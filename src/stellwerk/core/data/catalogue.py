@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from stellwerk.core.data.names import on_hub
 from stellwerk.core.data.regions import lies_in, region_of
 from stellwerk.core.data.units import show_data
 from stellwerk.core.model.cluster import Cluster, Held
@@ -17,15 +18,8 @@ from stellwerk.core.model.estimates import HeldPart
 from stellwerk.core.model.fleet import Contradiction, Data
 
 Key = tuple[str, ...]
-HUB = "hf://"
-"""How names of repositories of the Hugging Face hub begin."""
 UNKNOWN_BYTES = -1
 """The size of data of which nobody has told how much it is."""
-
-
-def on_hub(name: str) -> bool:
-    """Whether work can fetch this by itself, wherever it is."""
-    return name.startswith(HUB)
 
 
 def in_caches(clusters: Iterable[Cluster]) -> Iterator[Data]:

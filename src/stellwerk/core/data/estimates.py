@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from stellwerk.core.data.catalogue import on_hub
 from stellwerk.core.data.choosing import Choice, choose
 from stellwerk.core.data.costing import (
     WHOLE,
@@ -19,6 +18,7 @@ from stellwerk.core.data.costing import (
     energy_kwh,
     site_of,
 )
+from stellwerk.core.data.names import on_hub
 from stellwerk.core.data.ranking import Order, objective_of, order
 from stellwerk.core.data.sources import Grounds, Need, Offer, broken_rule
 from stellwerk.core.data.units import at_least_data, show_data

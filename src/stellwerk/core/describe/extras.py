@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stellwerk.core.describe import arrays
+from stellwerk.core.describe.environment import Environment
 from stellwerk.core.describe.fields import (
     Reader,
     did_you_mean,
@@ -22,6 +23,7 @@ from stellwerk.core.describe.fields import (
     text,
     unknown_field,
 )
+from stellwerk.core.describe.fill import fill
 from stellwerk.core.describe.fleet_amounts import from_text
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.task_wishes import WISHES, wishes_of
@@ -186,6 +188,9 @@ def _rule(words: list[str], kind: Any) -> AbortRule | str:
     return AbortRule(kind, metric=words[0] if words else None)
 
 
+FILLED = (f"{PREFIX}data",)
+"""Labels in which `$NAME` stands for a variable of the task, such as the commit that is given."""
+
 EXTRAS: dict[str, Reader] = {
     "priority": priority,
     "queue": queue,
@@ -289,6 +294,17 @@ def read_extras(report: Report, labels: list[Node]) -> dict[str, Any]:
                 )
             first.setdefault(name, entry.value)
     return values
+
+
+def fill_extras(report: Report, labels: Node, environment: Environment) -> Node:
+    """The same labels with the task's variables filled into those where that makes sense."""
+    filled = Node(labels.kind, labels.line, labels.column)
+    for entry in labels.entries:
+        value = entry.value
+        if entry.key in FILLED:
+            value = fill(report, value, f"resources.labels.{entry.key}", environment)
+        filled.entries.append(type(entry)(entry.key, entry.key_node, value))
+    return filled
 
 
 def task_fields(extras: dict[str, Any]) -> dict[str, Any]:

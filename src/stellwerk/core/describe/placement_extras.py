@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from msgspec import Struct
 
+from stellwerk.core.data.names import trouble_of
 from stellwerk.core.describe.fields import (
     Reader,
     amount,
@@ -73,6 +74,15 @@ def _names(report: Report, node: Node, path: str) -> list[str]:
         report.problem("spec/value", node, path, f"`{path}`: a name is missing", "write `a,b`")
         return []
     return names
+
+
+def data_names(report: Report, node: Node, path: str) -> tuple[str, ...] | None:
+    """Names of data sets; those of the hub with the commit that is meant."""
+    names = listed(report, node, path)
+    troubles = [trouble for name in names or () if (trouble := trouble_of(name))]
+    for one in troubles:
+        report.problem(one.code, node, path, one.message, one.help)
+    return None if troubles else names
 
 
 def gpus(report: Report, node: Node, path: str) -> GpuRequest | None:
@@ -154,7 +164,7 @@ EXTRAS: dict[str, Reader] = {
     "memory": from_text(amount(parse_memory)),
     "disk": from_text(size),
     "nodes": from_text(integer(1, 10_000)),
-    "data": listed,
+    "data": data_names,
     "prioritize": prioritize,
 }
 _DEMAND = ("gpus", "gpu-memory", "cpus", "memory", "disk")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stellwerk.core.describe.environment import Environment, Given, read_environment
-from stellwerk.core.describe.extras import read_extras, task_fields
+from stellwerk.core.describe.extras import fill_extras, read_extras, task_fields
 from stellwerk.core.describe.fields import (
     Reader,
     boolean,
@@ -70,7 +70,8 @@ def read_task(report: Report, node: Node, given: Given) -> OneTask:
         report, found.nodes.get("file_mounts"), has_workdir="workdir" in found
     )
     resources = read_resources(report, found.nodes.get("resources"))
-    extras = _with_priority(task_fields(read_extras(report, resources.label_nodes)), resources)
+    labels = [fill_extras(report, one, environment) for one in resources.label_nodes]
+    extras = _with_priority(task_fields(read_extras(report, labels)), resources)
     task = Task(
         name=found.get("name"),
         workdir=found.get("workdir"),
