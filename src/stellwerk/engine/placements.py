@@ -117,14 +117,9 @@ class Placements:
                 self._put[event.key] = None
             case ev.ClusterObserved():
                 self._dirty[event.cluster.name] = None
-            case (
-                ev.NodeQuarantined()
-                | ev.NodeResumed()
-                | ev.ClusterDrained()
-                | ev.ClusterResumed()
-                | ev.ClusterRemoved()
-                | ev.CalendarRemoved()
-            ):
+            case ev.NodeQuarantined() | ev.NodeResumed() | ev.CalendarRemoved():
+                self._dirty[event.cluster] = None
+            case ev.ClusterDrained() | ev.ClusterResumed() | ev.ClusterRemoved():
                 self._dirty[event.cluster] = None
             case ev.CalendarSet():
                 self._dirty[event.calendar.cluster] = None

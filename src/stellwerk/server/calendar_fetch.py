@@ -60,22 +60,23 @@ def _once(
     address = _address(url, parts.hostname, port, private=private)
     wait_s = max(0.1, deadline - seconds())
     connection = http.client.HTTPConnection(parts.hostname, port, timeout=wait_s)
-    plain = socket.create_connection((address, port), timeout=wait_s)
-    connection.sock = plain
+    wire = socket.create_connection((address, port), timeout=wait_s)
     try:
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            connection.sock = context.wrap_socket(plain, server_hostname=parts.hostname)
+            wire = context.wrap_socket(wire, server_hostname=parts.hostname)
+        connection.sock = wire
         where = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", where, headers={"Accept": "text/calendar"})
-        answer = connection.getresponse()
-        if answer.status in REDIRECTS:
-            return None, answer.headers.get("Location", "")
-        if answer.status != 200:
-            raise _refused(url, f"answers {answer.status} {answer.reason}")
-        return _text(url, answer, connection, seconds, deadline), ""
+        with connection.getresponse() as answer:
+            if answer.status in REDIRECTS:
+                return None, answer.headers.get("Location", "")
+            if answer.status != 200:
+                raise _refused(url, f"answers {answer.status} {answer.reason}")
+            return _text(url, answer, wire, seconds, deadline), ""
     finally:
         connection.close()
+        wire.close()
 
 
 def _address(url: str, host: str, port: int, *, private: bool) -> str:
@@ -93,7 +94,7 @@ def _address(url: str, host: str, port: int, *, private: bool) -> str:
 def _text(
     url: str,
     answer: http.client.HTTPResponse,
-    connection: http.client.HTTPConnection,
+    wire: socket.socket,
     seconds: Callable[[], float],
     deadline: float,
 ) -> str:
@@ -102,8 +103,7 @@ def _text(
         left_s = deadline - seconds()
         if left_s <= 0:
             raise _refused(url, f"takes longer than {MOST_S:.0f} s")
-        if connection.sock is not None:
-            connection.sock.settimeout(left_s)
+        wire.settimeout(left_s)
         part = answer.read1(PART)
         if not part:
             break

@@ -44,7 +44,8 @@ def now_of(calendar: Calendar, now_ms: int) -> CalendarNow:
     ]
     if closed is None:
         return CalendarNow(calendar, open=True, stale=stale)
-    return CalendarNow(calendar, closed[0] > now_ms, closed[0], closed[1], stale)
+    is_open = closed[0] > now_ms
+    return CalendarNow(calendar, is_open, closed[0] if is_open else 0, closed[1], stale)
 
 
 def all_of(services: Services) -> list[CalendarNow]:

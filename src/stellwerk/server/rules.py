@@ -40,6 +40,7 @@ TABLE: dict[str, Rule] = {
     "queue/": Rule(422, 2, "The queues can't be accepted"),
     "queue/in-use": Rule(409, 1, "It is in use"),
     "apply/": Rule(422, 2, "The file can't be accepted"),
+    "calendar/": Rule(422, 2, "The calendar can't be accepted"),
     "if/": Rule(422, 2, "The change can't be understood"),
     "find/": Rule(404, 3, "There is no such thing"),
     "find/ambiguous": Rule(409, 3, "The name fits more than one"),

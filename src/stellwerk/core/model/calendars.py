@@ -94,9 +94,9 @@ class OverrideWish(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CalendarNow(Struct, frozen=True, omit_defaults=True):
-    """A calendar as it stands. ``closes_ms`` and ``opens_ms`` are the closed time that goes on, or
-    comes next (0: none is known). ``stale`` says which sources couldn't be read again, and since
-    when they are as they are.
+    """A calendar as it stands. ``closes_ms`` is when it closes next, ``opens_ms`` when it opens
+    after that, or now that it is closed (0: no closing is known). ``stale`` says which sources
+    couldn't be read again, and since when they are as they are.
     """
 
     calendar: Calendar
