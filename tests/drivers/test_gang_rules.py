@@ -174,7 +174,9 @@ def test_what_mpirun_wants_started_is_carried_until_its_end_is_told() -> None:
     parts = {0: head, 1: other, 2: third}
 
     def steps() -> list[tuple[str, int, dict[str, Any]]]:
-        return [tuple(one) for one in next_steps(parts, [0, 1, 2], "", may_go=True)]
+        return [
+            (one.op, one.host, one.fields) for one in next_steps(parts, [0, 1, 2], "", may_go=True)
+        ]
 
     assert steps() == [("launch", 1, {"launch": "1-2", "command": "orted"})]
     parts[1] = other._replace(launched={"1-2": None})
