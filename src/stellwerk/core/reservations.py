@@ -37,6 +37,10 @@ MOVES_FROM_MS = 24 * 3_600_000
 """So long before it begins other nodes are looked for; earlier a machine may well come back."""
 
 
+FAR_MS = 48 * 3_600_000
+"""What begins later isn't looked at yet: no machine that is lost by now matters so early."""
+
+
 def slips(command: cmd.MakeReservation, now_ms: int, known: Iterable[Reservation]) -> list[str]:
     """What speaks against a reservation before anybody looks for room: all of it."""
     found, names = [], [one.name for one in known]
@@ -144,7 +148,7 @@ def due(state: State, now_ms: int) -> list[ev.Event]:
             found += [ev.ReservationOver(one.name, "expired", span.from_ms) for span in over]
             continue
         span = one.at(now_ms)
-        if span is None:
+        if span is None or span.from_ms - now_ms > FAR_MS:
             continue
         place = _place(state, one.cluster, one) if one.cluster in state.clusters else None
         if place is not None and _is_unused(one, span, place, now_ms):
@@ -244,7 +248,9 @@ def next_due_ms(state: State, now_ms: int) -> int:
         span = one.at(now_ms)
         if span is None or one.cluster not in state.clusters:
             continue
-        times += [span.from_ms, span.until_ms, span.from_ms - MOVES_FROM_MS]
+        times += [span.from_ms - FAR_MS, span.from_ms - MOVES_FROM_MS, span.from_ms, span.until_ms]
+        if span.from_ms - now_ms > FAR_MS:
+            continue
         if one.release_ms:
             times.append(span.from_ms + one.release_ms)
         for taken in _place(state, one.cluster, one).taken:
