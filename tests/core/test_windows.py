@@ -12,8 +12,9 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.calendars import FOREVER_MS, Calendar, next_closure
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.ids import WorkloadId
-from stellwerk.core.model.workload import Policies
+from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.state import State, StateImage
+from stellwerk.core.what_if import with_room
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall
 
@@ -113,7 +114,7 @@ def test_notice_leaves_time_for_its_grace_and_for_copying() -> None:
     assert (told.why, told.grace_ms, told.copy_ms) == ("window", 30_000, 10 * MINUTE)
     assert told.reason is not None
     assert "lab closes at " in render(told.reason).sentence
-    hall.end(key, windows.RunEnd(how="window", put_back=True, new_checkpoint=True))
+    hall.end(key, RunEnd(how="window", put_back=True, new_checkpoint=True))
     assert hall.workload(key).phase == "Pending"
     assert hall.workload(key).retries == 0, "it isn't charged"
     hall.now_ms += MINUTE
@@ -206,3 +207,14 @@ def test_nothing_runs_past_its_window_without_notice(
             hall.command(cmd.SetCalendar(Calendar("lab", spans(edges))))
             let(hall)
             assert not overstays(hall.state, hall.now_ms)
+
+
+def test_what_if_it_were_open_or_closed() -> None:
+    """Tried on a view, without touching what is."""
+    hall = a_room((2, 30))
+    key = hall.submit(policies=ends_in(1))
+    before = forecast(hall.view(), Knowledge(), [key])[key]
+    after = forecast(with_room(hall.view(), "window", ["lab", "open"]), Knowledge(), [key])[key]
+    assert (before.likely_ms, after.likely_ms) == (hall.now_ms + 2 * HOUR, hall.now_ms)
+    closed = with_room(hall.view(), "window", ["lab", "closed"])
+    assert forecast(closed, Knowledge(), [key])[key].likely_ms is None

@@ -227,6 +227,17 @@ def test_window_is_left_in_time(rig: Rig) -> None:
     assert 990 <= took_ms < 2500
 
 
+def test_a_window_that_is_made_longer_or_shorter_counts_from_then_on(rig: Rig) -> None:
+    """What was said last holds; the job ends by it although nobody gives it notice."""
+    rig.start("moved", "echo ready; sleep 60", window_end_in_ms=60_000, grace_ms=300)
+    rig.wait_for_line("moved", "ready")
+    said = rig.client.ask("window", run="moved", window_end_in_ms=700)
+    assert said["delivered"]
+    end = rig.ended("moved")
+    assert (end["how"], end["put_back"]) == ("window", True)
+    assert end["ended_at_ms"] - end["started_at_ms"] < 30_000
+
+
 def test_early_signals_by_their_lead_times(rig: Rig) -> None:
     """The first of two signals goes only to what catches it, the last one ends the rest."""
     program = (

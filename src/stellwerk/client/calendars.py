@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from stellwerk.client.parts import part
-from stellwerk.client.requests import Requests, decode
+from stellwerk.client.parts import decode, part
+from stellwerk.client.requests import Requests
 from stellwerk.core.model.calendars import (
     CalendarList,
     CalendarNow,

@@ -81,6 +81,7 @@ class ClusterView(Struct):
     facts_age_ms: int | None = None
     labels: dict[str, str] = {}
     claims: dict[str, str] = {}
+    windows: list[tuple[int, int]] = []
 
 
 class FactView(Struct):

@@ -32,7 +32,7 @@ from stellwerk.core.queueing_preview import with_objects
 from stellwerk.core.reservations import places_in
 from stellwerk.core.view import Head, ShapeView, View
 
-ROOM = ("drain", "resume", "free", "add")
+ROOM = ("drain", "resume", "free", "add", "window")
 FORMS = {
     "quota": ("quota QUEUE FLAVOR RESOURCE=N", "another nominal quota; +N or -N for more or less"),
     "priority": ("priority NAME N", "another priority of one that waits"),
@@ -44,6 +44,10 @@ FORMS = {
     ),
     "drain": ("drain CLUSTER [NODE]", "nothing new comes onto it"),
     "resume": ("resume CLUSTER [NODE]", "it can be used again"),
+    "window": (
+        "window CLUSTER open|closed",
+        "it is always open, or never",
+    ),
     "free": ("free CLUSTER [gpus=4]", "nobody has anything there, or so many cards are free"),
     "add": ("add CLUSTER H100:8", "one node more, with these"),
 }

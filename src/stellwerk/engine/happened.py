@@ -32,7 +32,7 @@ class Happened:
         self.records: list[ev.Record] = []
         self.decisions: list[tuple[Decision, int]] = []
         self.inbox_upto: int | None = None
-        self.again: list[ev.RunPlanned | ev.NoticeGiven] = []
+        self.again: list[ev.RunPlanned | ev.NoticeGiven | ev.WindowMoved] = []
         self.made: dict[str, Made] = {}
         self.answers = 0
 

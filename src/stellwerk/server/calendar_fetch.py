@@ -34,7 +34,7 @@ def fetch(url: str, seconds: Callable[[], float], *, private: bool = False) -> s
         try:
             text, elsewhere = _once(parts, seconds, deadline, private=private)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _refused(url, f"can't be read: {error or type(error).__name__}") from error
+            raise _refused(url, f"can't be read: {str(error) or type(error).__name__}") from error
         if text is not None:
             return text
         url = urljoin(url, elsewhere)

@@ -22,7 +22,7 @@ from stellwerk.core.model.calendars import (
 from stellwerk.core.model.commands import RemoveCalendar, SetCalendar
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import BlobHash
-from stellwerk.engine.calendar_windows import expanded
+from stellwerk.engine.calendar_windows import expanded, spans_of
 from stellwerk.server.calendar_fetch import fetch
 from stellwerk.server.handlers.workloads import EFFECT_S
 from stellwerk.server.services import Services
@@ -173,13 +173,14 @@ def _read_again(
     services: Services, known: Calendar, now_ms: int
 ) -> tuple[Calendar, dict[str, str]]:
     """The calendar with what its addresses say now; one that doesn't answer stays as it was."""
-    sources, texts = [], {}
+    sources: list[Source] = []
+    texts: dict[str, str] = {}
     for one in known.sources:
         again = one
         if "://" in one.name and now_ms - one.read_ms >= AGAIN_MS:
             try:
                 text = fetch(one.name, time.monotonic, private=one.private)
-                expanded(Calendar("", sources=(one,)), lambda _, text=text: text, now_ms)
+                spans_of(one, text, now_ms)
                 blob = services.store.blobs.put(text.encode())
                 if blob != one.text or one.note:
                     again = replace(one, text=blob, read_ms=now_ms, note="")

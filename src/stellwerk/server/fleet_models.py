@@ -74,6 +74,7 @@ class ClusterView(msgspec.Struct, frozen=True):
     facts_age_ms: int | None
     labels: dict[str, str]
     claims: dict[str, str]
+    windows: tuple[tuple[int, int], ...] = ()
 
 
 class Clusters(msgspec.Struct, frozen=True):

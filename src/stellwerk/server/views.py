@@ -332,6 +332,7 @@ def cluster_view(
         facts_age_ms=facts_age_ms,
         labels=cluster.labels,
         claims=cluster.claims,
+        windows=cluster.windows,
     )
 
 

@@ -30,7 +30,7 @@ def command(ctx: click.Context, watch: bool, output: Output) -> None:
     def show() -> None:
         write_list(
             client.clusters(),
-            columns(),
+            columns(now_ms()),
             output,
             name=lambda one: one.name,
             empty="no cluster has been looked at yet",

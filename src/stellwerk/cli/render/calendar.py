@@ -8,7 +8,7 @@ from stellwerk.core.model.calendars import Window
 CELL_MIN = 30
 CELLS = 24 * 60 // CELL_MIN
 OPEN, CLOSED, BOTH = "█", "·", "▒"
-ASCII = {OPEN: "#", CLOSED: ".", BOTH: "+"}
+ASCII = "#.+"
 HOURS = "0     3     6     9     12    15    18    21    "
 
 
@@ -26,7 +26,8 @@ def timeline(
         )
         rows.append(f"{one:%a %d %b} {cells}")
     if ascii_only:
-        rows = [row.translate(str.maketrans(ASCII)) for row in rows]
+        plain = str.maketrans(OPEN + CLOSED + BOTH, ASCII)
+        rows = [row.translate(plain) for row in rows]
     return rows
 
 

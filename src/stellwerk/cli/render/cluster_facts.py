@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from stellwerk.cli.render.clusters import free, kind_of, total
+from stellwerk.cli.render.clusters import free, kind_of, total, window
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.render.units import age, duration, size
@@ -30,6 +30,8 @@ def lines_of(page: ClusterPage, terminal: Terminal, now_ms: int) -> list[str]:
     lines = [f"{name}  {state}  {kind_of(one)}"]
     if one.state == "declared":
         lines.append("  no driver here reaches it, so it can't run work yet")
+    if said := window(one, now_ms):
+        lines.append(f"  {said}: stw calendar show {one.name}")
     lines += [f"  {label:<12}{text}" for label, text in _head(page, facts, now_ms) if text]
     narrow = terminal._replace(width=max(0, terminal.width - 2))
     for title, rows in (

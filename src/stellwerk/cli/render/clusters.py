@@ -6,11 +6,14 @@ from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import duration, size
 from stellwerk.client.fleet import ClusterView, DeviceView, NodeView
+from stellwerk.core.data.windows import join
+from stellwerk.core.model.calendars import FOREVER_MS, next_closure
+from stellwerk.core.model.draining import moment
 
 UNKNOWN = "?"
 
 
-def columns() -> list[Column[ClusterView]]:
+def columns(now_ms: int = 0) -> list[Column[ClusterView]]:
     """What `clusters` shows."""
     return [
         Column("name", "NAME", lambda one: one.name),
@@ -41,7 +44,7 @@ def columns() -> list[Column[ClusterView]]:
             lambda one: ",".join(f"{k}={v}" for k, v in one.labels.items()),
             wide=True,
         ),
-        Column("note", "NOTE", note, grows=True),
+        Column("note", "NOTE", lambda one: _notes(one, now_ms), grows=True),
     ]
 
 
@@ -50,6 +53,20 @@ def kind_of(cluster: ClusterView) -> str:
     if cluster.kind == cluster.driver or cluster.kind.startswith("joined "):
         return cluster.kind
     return f"{cluster.driver} {cluster.kind}".strip()
+
+
+def _notes(cluster: ClusterView, now_ms: int) -> str:
+    return "; ".join(filter(None, (window(cluster, now_ms), note(cluster))))
+
+
+def window(cluster: ClusterView, now_ms: int) -> str:
+    """When it closes or opens next; nothing where that isn't known to happen."""
+    closed = next_closure(join(cluster.windows) or cluster.windows, now_ms)
+    if closed is None:
+        return ""
+    if closed[0] > now_ms:
+        return f"closes {moment(closed[0])}"
+    return "closed" if closed[1] >= FOREVER_MS else f"closed until {moment(closed[1])}"
 
 
 def note(cluster: ClusterView) -> str:
