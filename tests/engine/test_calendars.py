@@ -103,6 +103,24 @@ def test_what_merely_repeats_is_expanded_as_a_naive_walk_does(
     assert [(one.from_ms, one.until_ms) for one in found] == sorted(expected)
 
 
+RULES = (
+    "FREQ=WEEKLY;BYDAY=MO,WE", "FREQ=WEEKLY;INTERVAL=2;BYDAY=TU,SU;WKST=SU", "FREQ=MONTHLY",
+    "FREQ=MONTHLY;BYDAY=2TU", "FREQ=DAILY;INTERVAL=3", "FREQ=WEEKLY;UNTIL=20261103",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_merely_repeats_is_what_the_library_makes_of_it(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways of expanding an event come to the same."""
+    event = LECTURE.replace("FREQ=WEEKLY;UNTIL=20270206T225959Z", rule)
+    fast = spans(a_file(event), "2026-10-19", 30)
+    monkeypatch.setattr(ical._Reader, "_plain", lambda _self, _event: None)
+    assert spans(a_file(event), "2026-10-19", 30) == fast
+    assert fast
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -110,6 +128,7 @@ def test_what_merely_repeats_is_expanded_as_a_naive_walk_does(
         ("BEGIN:VCALENDAR\r\n" + "x" * (5 << 20), "more than 4 MiB"),
         (a_file(*["UID:1"] * 20_001), "more than 20000 events"),
         (a_file("UID:a\nDTSTART:20261201T080000\nRRULE:FREQ=SECONDLY"), "repeats secondly"),
+        (a_file("UID:a\nDTSTART:20261201T080000\nRRULE:FREQ=DAILY;INTERVAL=0"), "of nothing"),
         (a_file("UID:a\nDTSTART:2026xx01T080000"), "no DTSTART that can be read"),
         (a_file("UID:a\nDTSTART:20261201T080000\nDTEND:never"), "no DTEND that can be read"),
         (a_file("UID:a\nDTSTART:00010101T080000\nRRULE:FREQ=DAILY"), "begins before 1970"),

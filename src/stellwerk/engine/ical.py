@@ -7,7 +7,7 @@ never before. What costs too much to expand is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -144,6 +144,9 @@ class _Reader:
             if not often or often[0] in TOO_OFTEN:
                 self._wrong(event, f"repeats {often[0].lower() if often else 'without FREQ'}")
                 return False
+            if any(int(one) < 1 for one in _listed(rule.get("INTERVAL"))):
+                self._wrong(event, "repeats at an interval of nothing")
+                return False
         if isinstance(start, datetime) and start.tzinfo is None:
             self.floating += 1
         return True
@@ -195,22 +198,11 @@ class _Reader:
         skipped = {one.astimezone(zone).replace(tzinfo=None) for one in map(self._aware, except_at)}
         begin, end = self._of(event)
         lasts = end - begin
-        from dateutil.rrule import rrulestr
-
-        written = rules[0].to_ical().decode()
-        until = _listed(rules[0].get("UNTIL"))
-        if until:
-            last = until[0]
-            if not isinstance(last, datetime):
-                last = datetime.combine(last, time(23, 59, 59))
-            if last.tzinfo is not None:
-                last = last.astimezone(zone).replace(tzinfo=None)
-            parts = [one for one in written.split(";") if not one.startswith("UNTIL=")]
-            written = ";".join([*parts, f"UNTIL={last:%Y%m%dT%H%M%S}"])
+        first = self.begin.astimezone(zone).replace(tzinfo=None) - lasts
+        last = self.end.astimezone(zone).replace(tzinfo=None)
         try:
-            rule = rrulestr(written, dtstart=start.replace(tzinfo=None))
-            first = self.begin.astimezone(zone).replace(tzinfo=None) - lasts
-            found = rule.between(first, self.end.astimezone(zone).replace(tzinfo=None), inc=True)
+            rule = _rule(rules[0], start.replace(tzinfo=None), zone, first)
+            found = rule.between(first, last, inc=True)
         except (ValueError, TypeError, OverflowError):
             return None
         what = str(event.get("SUMMARY", ""))[:80]
@@ -288,6 +280,38 @@ def _dt(event: Any, key: str) -> Any:
         return getattr(event.get(key), "dt", None)
     except Exception:  # noqa: BLE001 - a broken property raises whatever it met
         return None
+
+
+def _rule(written: Any, start: datetime, zone: tzinfo, first: datetime) -> Any:
+    """A rule on local times; one that goes on for ever needn't be counted from its beginning."""
+    from dateutil import rrule
+
+    how = str(written["FREQ"][0]).upper()
+    every = int(_first(written, "INTERVAL", 1))
+    count = _first(written, "COUNT", None)
+    until = _first(written, "UNTIL", None)
+    if until is not None and not isinstance(until, datetime):
+        until = datetime.combine(until, time(23, 59, 59))
+    if until is not None and until.tzinfo is not None:
+        until = until.astimezone(zone).replace(tzinfo=None)
+    days = [rrule.weekday(_DAYS.index(str(one).upper())) for one in written.get("BYDAY", ())]
+    begins = _DAYS.index(str(_first(written, "WKST", "MO")).upper())
+    if count is None and how in _STEPS:
+        step = _STEPS[how] * every
+        start += max(0, (first - start) // step - 1) * step
+    return rrule.rrule(
+        getattr(rrule, how), dtstart=start, interval=every, count=count, until=until,
+        byweekday=days or None, wkst=begins, cache=False,
+    )  # fmt: skip
+
+
+_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_STEPS = {"DAILY": timedelta(days=1), "WEEKLY": timedelta(days=7)}
+
+
+def _first(written: Any, key: str, default: Any) -> Any:
+    found = _listed(written.get(key))
+    return found[0] if found else default
 
 
 def _exdates(event: Any) -> list[Any]:
