@@ -51,6 +51,17 @@ def test_accelerate_launch_fills_both_machines(lab: Lab) -> None:
     assert [line for line in lab.lines() if line.startswith("rank ")] == FOUR
 
 
+def test_what_accelerate_is_told_of_sharding_reaches_every_rank(lab: Lab) -> None:
+    """Its options for FSDP stay, and torch shards one model over the processes of both machines."""
+    options = "--use_fsdp --fsdp_version 2 --fsdp_auto_wrap_policy NO_WRAP"
+    lab.gang(f"PATH={needs(TRAINER)}:$PATH\naccelerate launch {options} sharded.py", each=2)
+    lab.over()
+    shards = sorted(line for line in lab.lines() if line.startswith("shard "))
+    assert [line.split(":")[0] for line in shards] == [f"shard {rank}" for rank in range(4)]
+    assert sum(int(line.split()[2]) for line in shards) == 81
+    assert all(line.endswith("of 81, version 2, NO_WRAP") for line in shards)
+
+
 def test_lightning_starts_its_processes_on_both(lab: Lab) -> None:
     """By the variables of a node alone, as on one machine."""
     lab.gang(f"{needs(LIGHTNING)}/python lightning.py", launcher="node")
