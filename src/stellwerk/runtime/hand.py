@@ -23,6 +23,7 @@ agent, wrappers and jobs go on. Spoken over standard input and output, see `mess
 | `reach_out` | `addresses`, `ports` | `reached`: whether anybody answers at one of them |
 | `put_in_place` | `workload`, `entries` (the name of a list as content), `folder` | |
 | `channel` | `number`; only where a machine dials out | |
+| `hub_…` | see `hub_hand.py` | |
 | `left` | `kind` (`runs`, `outputs`, `checkpoints`), or `run` | `left`: [name, bytes]; `is` |
 | `strays` | `live`, `before_ms` | `left` |
 | `sweep` | `kind` and `workload`, or `strays` | |
@@ -53,6 +54,7 @@ _WAITING = 16
 
 
 _SLOW = {"left", "strays", "sweep", "settled", "hold", "lend", "put_in_place", "reach_out"}
+_SLOW |= {"hub_list", "hub_keep", "hub_link", "hub_remove"}
 
 
 def _operation(op: str) -> Optional[Operation]:
@@ -69,6 +71,14 @@ def _operation(op: str) -> Optional[Operation]:
         from .hand_reaching import reach_out
 
         return reach_out
+    if op == "hub_remove":
+        from .hub_removing import OPERATIONS as OF_HUB_TOO
+
+        return OF_HUB_TOO[op]
+    if op.startswith("hub_"):
+        from .hub_hand import OPERATIONS as OF_HUB
+
+        return OF_HUB.get(op)
     if op == "leave":
         from .hand_leaving import leave
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Optional
 
-from .files import JSONObject, Places, open_file
+from .files import JSONObject, Places, open_file, read_json
 from .snapshot import load, login_environment, snapshot_key
 
 PARTIAL = ".incomplete"
@@ -55,12 +55,22 @@ def _expanded(path: str, environment: Mapping[str, str]) -> str:
 
 def environment_of(root: str) -> dict[str, str]:
     """What a job of this user would see: that of its interactive shell, where that was read."""
-    plain = login_environment(os.environ)
+    plain, places = login_environment(os.environ), Places(root)
     try:
-        shell = load(Places(root), snapshot_key(plain), plain)
+        shell = load(places, snapshot_key(plain), plain)
+        return _newest(places, plain) if shell is None else shell.env
     except (OSError, ValueError, KeyError, TypeError):
         return plain  # it is read anew when the next job needs it
-    return plain if shell is None else shell.env
+
+
+def _newest(places: Places, plain: Mapping[str, str]) -> dict[str, str]:
+    """What was read last, where this session began in another way than that of the agent."""
+    found = [entry for entry in os.scandir(places.shell) if entry.name.endswith(".json")]
+    for entry in sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True):
+        stored = read_json(entry.path) or {}
+        if stored.get("why_plain") is None and isinstance(stored.get("set"), dict):
+            return {**plain, **stored["set"]}
+    return dict(plain)
 
 
 def name_of(folder: str) -> str:
@@ -114,10 +124,16 @@ class HubCache:
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
 
-    def look(self, folder: str, entries: int = MOST_ENTRIES, seconds: float = LOOK_S) -> JSONObject:
-        """What the cache has: `folder`, `repos`, and how many repositories were `unseen`."""
+    def look(
+        self, folder: str, entries: int = MOST_ENTRIES, seconds: float = LOOK_S, only: str = ""
+    ) -> JSONObject:
+        """What the cache has: `folder`, `repos`, and how many repositories were `unseen`.
+
+        ``only`` is the folder of one repository, if no other is asked for.
+        """
         try:
-            names = sorted(name for name in os.listdir(folder) if name_of(name))
+            listed = [only] if only else os.listdir(folder)
+            names = sorted(name for name in listed if name_of(name))
         except OSError:
             self._known = {}
             return {"folder": folder, "repos": [], "unseen": 0}
