@@ -1,5 +1,6 @@
 """Calendars over HTTP, from import to removal; and addresses that lead where nobody may get."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from stellwerk.core.model.calendars import FOREVER_MS
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.server import calendars
 from stellwerk.server.calendar_fetch import fetch
 from stellwerk.server.reading import read_item
 from tests.server.stage import Stage
@@ -119,3 +121,41 @@ def test_what_is_not_on_the_internet_is_out_of_reach(host: str) -> None:
     """Nothing is connected to, unless an administrator allows it."""
     assert "isn't on the internet" in refusal(f"http://{host}:1/", private=False)
     assert "name or password" in refusal(f"http://a:b@{host}:1/")
+
+
+GOOD = (
+    b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nUID:a\r\nDTSTART:20200101T000000Z\r\n"
+    b"DURATION:PT8H\r\nRRULE:FREQ=DAILY\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+)
+
+
+def test_the_last_good_calendar_holds_where_its_address_fails(
+    home_of_its_own: str,
+) -> None:
+    """It is said why, and since when; the next good one takes its place."""
+    later = GOOD.replace(b"PT8H", b"PT9H")
+    with (
+        Stage(Path(home_of_its_own), read=read_item) as stage,
+        answering(ok(GOOD), ok(b"<html>"), ok(later)) as url,
+    ):
+        stage.until(lambda: stage.get("/v1/clusters").json["items"], "a cluster")
+        wish = {"address": url, "private": True}
+        first = stage.post("/v1/calendars/lab", wish).json["calendar"]
+        look_again(stage)
+        now = stage.get("/v1/calendars/lab").json
+        assert "isn't an iCalendar file" in now["stale"][0]
+        assert now["calendar"]["windows"] == first["windows"]
+        look_again(stage)
+        now = stage.get("/v1/calendars/lab").json
+        assert "stale" not in now
+        assert now["calendar"]["windows"] != first["windows"]
+
+
+def look_again(stage: Stage) -> None:
+    """What the server does by itself now and then."""
+    known = stage.services.engine.state.calendars["lab"]
+    asked = asyncio.run_coroutine_threadsafe(
+        calendars._look_again(stage.services, known), stage.loop
+    )
+    asked.result(10)
+    stage.until(lambda: stage.services.engine.state.calendars["lab"] != known, "another calendar")

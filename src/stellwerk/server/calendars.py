@@ -22,6 +22,7 @@ from stellwerk.core.model.calendars import (
 from stellwerk.core.model.commands import RemoveCalendar, SetCalendar
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.ids import BlobHash
+from stellwerk.core.model.quantity import show_duration
 from stellwerk.engine.calendar_windows import expanded, spans_of
 from stellwerk.server.calendar_fetch import fetch
 from stellwerk.server.handlers.workloads import EFFECT_S
@@ -30,15 +31,15 @@ from stellwerk.server.services import Services
 log = logging.getLogger("stellwerk.server")
 
 LOOK_AGAIN_S = 900.0
-AGAIN_MS = 3_600_000
-"""So often an address is read again."""
+FIRST_S = 5.0
+"""So long after the start, and so often then, addresses are read again."""
 
 
 def now_of(calendar: Calendar, now_ms: int) -> CalendarNow:
     """How a calendar stands at a moment."""
     closed = next_closure(join(calendar.windows) or ((0, 0),), now_ms)
     stale = [
-        f"{one.name}: {one.note}; as read {(now_ms - one.read_ms) // 3_600_000} h ago"
+        f"{one.name}: {one.note}; as it was {show_duration(now_ms - one.read_ms)} ago"
         for one in calendar.sources
         if one.note
     ]
@@ -150,12 +151,14 @@ async def remove(services: Services, cluster: str, actor: str, key: str) -> Cale
 
 async def keep_up(services: Services) -> None:
     """Reads addresses again, and has windows reach as far ahead every day."""
+    await asyncio.sleep(FIRST_S)
     while True:
-        for cluster in sorted(services.engine.state.calendars):
+        for cluster, known in sorted(services.engine.state.calendars.items()):
             try:
-                await _look_again(services, services.engine.state.calendars[cluster])
-            except StellwerkError as error:
-                log.warning("the calendar of %s can't be kept up: %s", cluster, error)
+                await _look_again(services, known)
+            except Exception:
+                # One calendar that can't be kept up must end neither the others nor the server.
+                log.exception("the calendar of %s can't be kept up", cluster)
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
@@ -177,7 +180,7 @@ def _read_again(
     texts: dict[str, str] = {}
     for one in known.sources:
         again = one
-        if "://" in one.name and now_ms - one.read_ms >= AGAIN_MS:
+        if "://" in one.name:
             try:
                 text = fetch(one.name, time.monotonic, private=one.private)
                 spans_of(one, text, now_ms)
@@ -187,6 +190,6 @@ def _read_again(
                 texts[blob] = text
             except StellwerkError as error:
                 note = error.problems[0].message[:200]
-                again = replace(one, note=note) if not one.note else one
+                again = one if one.note else replace(one, note=note, read_ms=now_ms)
         sources.append(again)
     return replace(known, sources=tuple(sources)), texts

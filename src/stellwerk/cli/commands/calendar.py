@@ -69,7 +69,7 @@ def import_(
     private: bool,
     output: Output,
 ) -> None:
-    """Import an iCalendar file, or an address (read again every hour), or weekly rules.
+    """Import an iCalendar file, or an address (read again later on), or weekly rules.
 
     Several sources add up: open in all times of rules, less all lectures. If an address can't be
     read later, the last good calendar holds, and `stw calendar show` says how old it is.

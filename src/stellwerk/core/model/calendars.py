@@ -27,7 +27,7 @@ class Source(Struct, frozen=True, omit_defaults=True):
     A ``weekly`` one has its rules in ``text``. An ``ical`` one has the blob of what was last read
     whole in ``text``, when that was in ``read_ms``, and where it came from in ``name``: a file, or
     an address that is read again (``private``: also one that isn't on the internet). ``note`` says
-    why a later reading failed.
+    why it can't be read any more, since ``read_ms``.
     """
 
     kind: Literal["weekly", "ical"]
