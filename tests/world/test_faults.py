@@ -5,6 +5,7 @@ import pytest
 from stellwerk.core.plan import plan
 from stellwerk.core.view import Viewer
 from tests.world.queued import QueuedWorld, kept_promises
+from tests.world.windowed import WindowedWorld
 from tests.world.world import World
 
 SEEDS = range(60)
@@ -78,3 +79,15 @@ def test_the_queues_of_the_world_are_worth_something() -> None:
     assert sum(world.promises for world in worlds) > 4
     assert sum(world.taken_back for world in worlds) > 0
     assert sum(kept_promises(world) for world in worlds) > 2
+
+
+def test_nothing_runs_past_its_window_whatever_goes_wrong() -> None:
+    """With calendars that change: what runs is told in time, and everything comes to an end."""
+    worlds = [WindowedWorld(seed) for seed in range(500, 506)]
+    for world in worlds:
+        for _ in range(STEPS):
+            world.step()
+        world.settle()
+        assert [key for key, phase in world.accepted.items() if phase == "accepted"] == []
+    assert sum(world.told for world in worlds) > 5
+    assert sum(world.moved for world in worlds) > 5
