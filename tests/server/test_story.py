@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.calendars import Calendar
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.commands import Submit
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId
@@ -94,6 +95,10 @@ SENTENCES = [
     ),
     (ev.CheckpointNoted(RUN, 0), "run 2 has a checkpoint of 1970-01-01 00:00 UTC"),
     (ev.ReservationOver("exam", "expired", 5), ""),
+    (ev.CheckSet(ID, "budget", "Ready", "paid"), "check budget set to Ready by bob (paid)"),
+    (ev.CalendarSet(Calendar("lab")), ""),
+    (ev.CalendarRemoved("lab"), ""),
+    (ev.WindowMoved(RUN, 60_000), "its window closes at 1970-01-01 00:01 UTC"),
 ]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stellwerk.core.model import events as ev
+from stellwerk.core.model.calendars import Calendar, Source
 from stellwerk.core.model.commands import Cancel, Command, Submit
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import BlobHash, DecisionId, RunId, ShapeId, WorkloadId, digest
@@ -12,6 +13,7 @@ from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.queueing import Cohort
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reservations import Holder, Reservation, Span, Wanted
 from stellwerk.core.model.standing import Decided
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.store import Batch, NewCommand, Store
@@ -24,6 +26,7 @@ WHY = Reason("no_room", {"wanted": 4, "largest": 2.5, "kind": "A100"})
 W1 = WorkloadId("w-1")
 RUN = RunId("w-1-1")
 DECISION = DecisionId("d-1")
+EXAM = Reservation("exam", "ada", Holder("queue", "exam"), Wanted(1), "lab", (), (Span(5, 9),))
 
 
 def opened(home: Path) -> Store:
@@ -83,6 +86,15 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.OwnPlacementDecided(ShapeId("s"), OwnDecided((OwnOption("lab"),))),
     ev.QueueObjectApplied(QueueObject("Cohort", "lab", manifest="{}", cohort=Cohort("lab"))),
     ev.QueueObjectDeleted("Cohort", "lab"),
+    ev.CalendarSet(Calendar("lab", ((1, 2), (5, 9)), 9, (Source("weekly", "mon"),))),
+    ev.CalendarRemoved("lab"),
+    ev.WindowMoved(RUN, 1_000),
+    ev.CheckSet(W1, "budget", "Ready", "paid"),
+    ev.CheckpointNoted(RUN, 5),
+    ev.RunWarned(RUN, WHY),
+    ev.ReservationMade(EXAM),
+    ev.ReservationMoved("exam", (), "lab/n1 is gone"),
+    ev.ReservationOver("exam", "expired", 5),
 )
 """One of each kind."""
 

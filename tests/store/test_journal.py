@@ -60,6 +60,11 @@ def test_a_story_is_what_concerns_one_workload(tmp_path: Path) -> None:
             ev.OwnPlacementDecided,
             ev.QueueObjectApplied,
             ev.QueueObjectDeleted,
+            ev.CalendarSet,
+            ev.CalendarRemoved,
+            ev.ReservationMade,
+            ev.ReservationMoved,
+            ev.ReservationOver,
         ]
         assert [record.event for record in story] == [
             event for event in EVENTS if event not in others
