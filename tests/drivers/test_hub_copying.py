@@ -11,7 +11,7 @@ import pytest
 
 from stellwerk.drivers.agents.hub_copying import OwnHub, copy, look
 from stellwerk.drivers.base import DriverError
-from stellwerk.runtime import hub_hand
+from stellwerk.runtime import hub_cache
 from stellwerk.runtime.hub_cache import HubCache
 from stellwerk.runtime.messages import PIECE
 from tests.runtime.hub import COMMIT, OTHER, digest, make_repo
@@ -51,7 +51,7 @@ class Machine(OwnHub):
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Machine, Machine]:
     """Two of them, of which the first has a commit of mixed files."""
     monkeypatch.setattr(
-        hub_hand.hub_cache, "environment_of",
+        hub_cache, "environment_of",
         lambda root: {"HF_HUB_CACHE": str(Path(root).parent / "hub")},
     )  # fmt: skip
     one, other = Machine(tmp_path / "pc1"), Machine(tmp_path / "pc2")

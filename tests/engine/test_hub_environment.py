@@ -1,5 +1,7 @@
 """Where the hub is switched off for a job: where all that it names is proved to be there."""
 
+from typing import Literal
+
 from msgspec.structs import replace
 
 from stellwerk.core.describe.tasks import read_tasks
@@ -14,12 +16,12 @@ WORDS, NET = f"hf://datasets/lab/words@{COMMIT}", f"hf://lab/net@{OTHER}"
 SWITCHED_OFF = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": "/hf/hub"}
 
 
-def node(*whole: tuple[str, str]) -> Node:
+def node(*whole: tuple[str, Literal["proved", "links", "half"]]) -> Node:
     """A machine with these in its cache, and how certain it is of each."""
-    held = (
-        Held(*one.split("@"), bytes=9, missing_bytes=0, whole=how, place="/hf/hub")  # type: ignore[arg-type]
-        for one, how in whole
-    )
+    held = []
+    for written, how in whole:
+        name, _, commit = written.partition("@")
+        held.append(Held(name, commit, 9, missing_bytes=0, whole=how, place="/hf/hub"))
     return replace(a_node("n0"), held=tuple(held))
 
 

@@ -69,9 +69,14 @@ def test_what_has_not_changed_is_not_read_again(
     top = make_repo(tmp_path, FILES)
     for path, _, _ in os.walk(top):
         os.utime(path, (1, 1))
-    cache, read = HubCache(), []
-    original = hub_cache._read
-    monkeypatch.setattr(hub_cache, "_read", lambda *a: (read.append(a[1]), original(*a))[1])
+    cache, original = HubCache(), hub_cache._read
+    read: list[str] = []
+
+    def noted(folder: str, name: str, budget: Any) -> Any:
+        read.append(name)
+        return original(folder, name, budget)
+
+    monkeypatch.setattr(hub_cache, "_read", noted)
     first = cache.look(str(tmp_path))
     assert cache.look(str(tmp_path)) == first
     assert len(read) == 1

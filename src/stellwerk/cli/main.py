@@ -95,6 +95,7 @@ TABLE: dict[str, Entry] = {
     "resume": Entry(
         "stellwerk.cli.commands.resume", "take drained or quarantined nodes back into use", FLEET
     ),
+    "data": Entry("stellwerk.cli.commands.data", "which machine has which data; copy it", FLEET),
     "gpu": Entry("stellwerk.cli.commands.gpu", "memory and runs of each GPU", FLEET),
     "usage": Entry("stellwerk.cli.commands.usage", "what people and projects have used", OWN),
     "agent": Entry(

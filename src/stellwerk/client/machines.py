@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from stellwerk.client.data import DataCalls
 from stellwerk.client.fleet import GpuHistory, Resumed
 from stellwerk.client.parts import decode, part
-from stellwerk.client.requests import Requests
 
 LOOK_S = 120.0
 PURGE_S = 660.0
@@ -148,7 +148,7 @@ class FarFiles(Struct):
     files: list[FarFile] = []
 
 
-class MachineCalls(Requests):
+class MachineCalls(DataCalls):
     """Clusters over SSH, and what their machines keep."""
 
     def gpu_history(self, cluster: str = "", since_ms: int = 0) -> GpuHistory:

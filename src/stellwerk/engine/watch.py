@@ -98,6 +98,15 @@ class Watch:
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_MOST_S)
 
+    async def look(self, cluster: str) -> None:
+        """Looks at a cluster now, as far as that can be."""
+        driver = self._drivers.get(cluster)
+        if driver is not None:
+            try:
+                await self._probe(driver)
+            except DriverError as error:
+                log.info("%s could not be looked at: %s", cluster, error.message)
+
     async def _probe(self, driver: Driver) -> None:
         cluster = await driver.probe()
         self.seen_ms[cluster.name] = self._clock.now_ms()

@@ -22,6 +22,7 @@ from stellwerk.server.handlers import (
     calendars,
     checks,
     control,
+    data,
     events,
     execs,
     explain,
@@ -84,6 +85,7 @@ HANDLERS: tuple[ControllerRouterHandler, ...] = (
     *fair.HANDLERS,
     *reservations.HANDLERS,
     *calendars.HANDLERS,
+    *data.HANDLERS,
 )
 
 

@@ -196,6 +196,8 @@ class Services:
         self.callers = Callers()
         self.hosts: Hosts | None = None
         self.checkpoint_home: CheckpointHome | None = None
+        self.copies: object = None
+        """Copies of data between machines, once somebody asks (`data_copies.py`)."""
         self._background: set[asyncio.Task[None]] = set()
         self.stopping = asyncio.Event()
         self.applying = asyncio.Lock()
