@@ -7,7 +7,7 @@ speaks; holders of its own queue. Those already on their way out come before all
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from stellwerk.core.model.queueing import Pair
@@ -59,6 +59,7 @@ class _Candidates:
         self.need = need
         self.entitled: list[_Candidate] = []
         self.by_priority: list[_Candidate] = []
+        self.known: tuple[list[Holder], list[Holder]] | None = None
         self._from_cohort()
         own = [
             _Candidate(one, OWN_QUEUE, None)
@@ -70,8 +71,26 @@ class _Candidates:
             sorted(kind, key=lambda one: key(one.holder))
             for kind in (self.entitled, self.by_priority, own)
         ]
-        self.all = [one for kind in kinds for one in kind if one.holder.evicted]
-        self.all += [one for kind in kinds for one in kind if not one.holder.evicted]
+        self.going = [one for kind in kinds for one in kind if one.holder.evicted]
+        self.staying = [one for kind in kinds for one in kind if not one.holder.evicted]
+
+    def all(self) -> Iterator[_Candidate]:
+        """All of them in order: those who go already, of other queues first, then likewise those
+        who don't.
+        """
+        going, staying = self.known or ((), ())
+        yield from self._of_others(going)
+        yield from self.going
+        yield from self._of_others(staying)
+        yield from self.staying
+
+    def _of_others(self, holders: Iterable[Holder]) -> Iterator[_Candidate]:
+        need, cohort = self.need, self.need.queue.node.parent
+        if holders and cohort is not None:
+            entitled = _has_all(need.queue.node, dict(need.usage))
+            for one in holders:
+                if one.queue is not need.queue:
+                    yield self._candidate(one, cohort, entitled=entitled)
 
     def attempts(self) -> tuple[bool, ...]:
         """Whether the workload may borrow then, in the order of trying."""
@@ -81,16 +100,21 @@ class _Candidates:
         has_quota_left = all(
             node.usage.get(pair, 0) < node.nominal.get(pair, 0) for pair in need.short
         )
-        if not (self.entitled or self.by_priority) or (never_borrows and not has_quota_left):
+        first = next((one for kind in self.known or () for one in self._of_others(kind)), None)
+        others = bool(first or self.entitled or self.by_priority)
+        if not others or (never_borrows and not has_quota_left):
             return (True,)
-        if never_borrows and not self.entitled:
+        is_entitled = bool(self.entitled) or (
+            first is not None and _has_all(node, dict(need.usage))
+        )
+        if never_borrows and not is_entitled:
             return (False, True)
         return (True, False)
 
     def valid(self, *, borrow: bool) -> Iterator[_Candidate]:
         """The candidates whose queue, and each cohort up to the common one, still borrows."""
         need = self.need
-        for one in self.all:
+        for one in self.all():
             if one.holder.queue is need.queue:
                 yield one
             elif not (borrow and one.only_without_borrowing):
@@ -107,6 +131,9 @@ class _Candidates:
         node = need.queue.node
         if node.parent is None or need.queue.spec.preemption.reclaim == "Never":
             return
+        self.known = self._known(node.parent)
+        if self.known is not None:
+            return
         left = dict(need.usage)
         entitled = _has_all(node, left)
         below = node
@@ -118,6 +145,28 @@ class _Candidates:
                         found.append(self._candidate(holder, cohort, entitled=entitled))
             entitled = _has_all(cohort, left) or entitled
             below = cohort
+
+    def _known(self, cohort: QuotaNode) -> tuple[list[Holder], list[Holder]] | None:
+        """Whom all queues of a tree of one cohort may claim from alike, found once in a state."""
+        need = self.need
+        known, pairs = need.world.lenders, list(need.short)
+        reclaim = need.queue.spec.preemption.reclaim
+        alike = reclaim == "Any" and cohort.parent is None and not need.world.past_use
+        if known is None or not alike or len(pairs) != 1:
+            return None
+        found = known.get(cohort.key)
+        if found is None or found[:2] != (cohort.version, pairs[0]):
+            holders = [
+                one
+                for queue in self._borrowing(cohort, cohort)
+                for one in need.world.queues[queue.name].holders.values()
+                if one.uses(need.short)
+            ]
+            holders.sort(key=order_of(need, of_others=True))
+            going = [one for one in holders if one.evicted]
+            staying = [one for one in holders if not one.evicted]
+            found = known[cohort.key] = cohort.version, pairs[0], going, staying
+        return found[2:]
 
     def _borrowing(self, cohort: QuotaNode, but: QuotaNode) -> Iterator[QuotaNode]:
         """The queues below a cohort that borrow, as does each cohort on the way to them."""

@@ -68,6 +68,7 @@ class _Cycle:
         self.added: list[tuple[QuotaNode, Usage]] = []
         self.placed: list[Place] = []
         self.going: dict[str, None] = {}
+        self.simulated: dict[tuple[str, Pair, int], list[Victim]] = {}
 
     def run(self) -> Outcome:
         """Heads, flavors, order, and one after the other."""
@@ -162,6 +163,11 @@ class _Cycle:
         ):
             # That nobody can be evicted for this pair was found when its flavor was looked at.
             return []
+        if len(assigned.usage) == 1 and not self.world.rooms:
+            (pair, amount), *_ = assigned.usage.items()
+            known = self.simulated.get((waiter.key, pair, amount))
+            if known is not None:
+                return known
         need = Need(
             self.world, waiter.queue, waiter.workload, assigned.usage, assigned.short, assigned
         )
@@ -179,6 +185,8 @@ class _Cycle:
         queue = waiter.queue
         need = Need(self.world, queue, waiter.workload, {pair: amount}, {pair: None})
         victims = self._victims(need)
+        if not self.world.rooms:
+            self.simulated[waiter.key, pair, amount] = victims
         if not victims:
             return Mode.NO_CANDIDATES, level_that_fits(queue.node, pair, amount)[0]
         for victim in victims:

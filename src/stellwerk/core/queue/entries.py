@@ -112,7 +112,11 @@ class Holder:
 
     def uses(self, pairs: Iterable[Pair]) -> bool:
         """Whether it uses any of the pairs."""
-        return any(self.usage.get(pair) for pair in pairs)
+        usage = self.usage
+        for pair in pairs:  # noqa: SIM110 - asked of every holder in a search
+            if usage.get(pair):
+                return True
+        return False
 
 
 class Waiter:
@@ -226,6 +230,9 @@ class World(NamedTuple):
     """Past use by local queue (namespace/name), decayed and weighed; empty where it isn't kept."""
     gone: dict[str, Holder] | None = None
     """The holders that a trial acts as if they were gone, where somebody wants to know."""
+    lenders: dict[str, tuple[int, Pair, list[Holder], list[Holder]]] | None = None
+    """By cohort: who holds a pair in a queue that borrows it, in order, those on their way out and
+    the others, as of a version of its tree. None where who may be evicted changes by itself."""
 
     def drop(self, holder: Holder) -> None:
         """Acts as if a holder were gone."""

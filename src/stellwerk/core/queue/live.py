@@ -62,7 +62,7 @@ class Queues:
             for spec in objects.queues
         }
         self.past_use: dict[str, float] = {}
-        self.world = World(flavors, _rooms(objects), states, self.past_use)
+        self.world = World(flavors, _rooms(objects), states, self.past_use, lenders={})
         self.local_queues = {one.key: one for one in objects.local_queues}
         self.consumed: dict[str, dict[str, float]] = {}
         rules = objects.settings.past_use
@@ -88,6 +88,7 @@ class Queues:
         self._shape_count = 0
         self._sampled_ms = now_ms
         self._later: list[tuple[int, str]] = []
+        self._stirred: dict[str, QuotaNode] = {}
 
     def _inactive(self, name: str) -> tuple[str, str] | None:
         """Why a queue takes nothing in, if it doesn't: a reason, and what it is about."""
@@ -218,6 +219,7 @@ class Queues:
 
     def heads(self) -> Iterator[Waiter]:
         """The next workload of each active queue."""
+        self._stir_all()
         for name, waiting in self.waiting.items():
             if waiting.active and self.world.queues[name].inactive is None:
                 head = waiting.head(self.past_use)
@@ -226,6 +228,7 @@ class Queues:
 
     def apply(self, outcome: Outcome, now_ms: int) -> None:
         """Carries a decision out: quota is taken, victims are marked, heads are parked."""
+        self._stir_all()
         for admitted in outcome.admitted:
             self._admit(admitted, now_ms)
         for evicted in outcome.evicted:
@@ -301,15 +304,24 @@ class Queues:
             self.submit(coming_back(holder.workload, again, self.now_ms, rules))
 
     def stir(self, node: QuotaNode) -> None:
-        """Something changed in a tree: its parked workloads become active, and try all flavors."""
-        for queue in node.root().queues():
-            waiting = self.waiting[queue.name]
-            for waiter in waiting.parked.values():
-                waiter.tried = {}
-            waiting.unpark()
+        """Something changed in a tree: its parked workloads become active, and try all flavors.
+
+        That is done once for all that changes until somebody looks.
+        """
+        self._stirred[node.top.key] = node.top
+
+    def _stir_all(self) -> None:
+        for top in self._stirred.values():
+            for queue in top.queues():
+                waiting = self.waiting[queue.name]
+                for waiter in waiting.parked.values():
+                    waiter.tried = {}
+                waiting.unpark()
+        self._stirred = {}
 
     def pending(self) -> Iterator[Waiter]:
         """Everybody who waits in a queue, queue by queue, in order."""
+        self._stir_all()
         for waiting in self.waiting.values():
             yield from waiting.ordered(self.past_use)
 

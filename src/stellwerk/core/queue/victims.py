@@ -52,13 +52,14 @@ class Need(NamedTuple):
 _Order = tuple[bool, bool, float, int, int, int, str]
 
 
-def order_of(need: Need) -> Callable[[Holder], _Order]:
+def order_of(need: Need, *, of_others: bool = False) -> Callable[[Holder], _Order]:
     """The key of the order in which holders are evicted.
 
     Those already on their way out, then other queues, lower priority, who loses least, the latest
-    admitted. Where past use counts, those whose local queue has used most come before.
+    admitted. Where past use counts, those whose local queue has used most come before. With
+    ``of_others`` it is that of other queues alone.
     """
-    past, own = need.world.past_use, need.queue
+    past, own = need.world.past_use, None if of_others else need.queue
 
     def key(one: Holder) -> _Order:
         local = f"{one.workload.namespace}/{one.workload.local_queue}"
