@@ -166,9 +166,15 @@ class ControlPlane:
             headers={"Authorization": f"Bearer {ADMIN}", "Content-Type": content_type},
         )
         trust = ssl.create_default_context(cafile=str(self.folder / "certs/apiserver.crt"))
-        with urllib.request.urlopen(request, context=trust, timeout=30) as answer:
-            read: dict[str, object] = json.loads(answer.read())
-            return read
+        try:
+            with urllib.request.urlopen(request, context=trust, timeout=30) as answer:
+                read: dict[str, object] = json.loads(answer.read())
+                return read
+        except urllib.error.HTTPError as refused:
+            # What it says is kept, and its connection isn't.
+            refused.msg = refused.read().decode(errors="replace")
+            refused.close()
+            raise
 
     def apply(self, path: str, body: object, manager: str = "lab") -> dict[str, object]:
         """Server-side apply of one object at its path."""

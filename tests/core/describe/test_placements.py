@@ -317,3 +317,17 @@ def test_left_to_somebody_else() -> None:
 def test_nothing() -> None:
     """An empty file is told."""
     assert problems("# nothing\n")[0].code == "spec/empty"
+
+
+def test_what_a_server_fills_in_is_no_fault() -> None:
+    """Defaults of the API that nobody goes by are passed over in an object as it is stored."""
+    spec = {"numberOfClusters": 1, "sortBy": "Score", "scoreRateLimit": "1m"}
+    stored = {
+        "apiVersion": "cluster.open-cluster-management.io/v1beta1",
+        "kind": "Placement",
+        "metadata": {"name": "p"},
+        "spec": spec,
+    }
+    assert placement_of(stored).count == 1
+    with pytest.raises(SpecError, match="sortby"):
+        placement_of({**stored, "spec": {**spec, "sortby": "Score"}})

@@ -61,6 +61,8 @@ SPEC_KEYS = (
 )  # fmt: skip
 _BOUNDS = Bounds(what="a file of placements", remedy="divide it into several")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_UNUSED = {"sortBy": "ClusterName", "scoreRateLimit": "1m"}
+"""What the API has, with what its server writes where nothing is said, and nobody goes by."""
 _PER_GROUP = re.compile(r"[1-9][0-9]{0,8}|(?:100|[1-9][0-9]?)%")
 
 
@@ -195,8 +197,13 @@ def _spec(report: Report, node: Node | None, lenient: bool, stored: bool) -> _Sp
         "tolerations": list_of(loose_toleration if lenient else toleration),
         "spreadPolicy": _spread,
         "decisionStrategy": _strategy(lenient),
+        "sortBy": text,
+        "scoreRateLimit": text,
     }
     found = read_map(report, node, "spec", fields)
+    for name, default in _UNUSED.items():
+        if found.get(name, default) != default:
+            report.ignore(found.place(name), f"spec.{name}", f"`{name}` has no effect yet")
     spec.sets = tuple(dict.fromkeys(found.get("clusterSets", ())))
     spec.count = found.get("numberOfClusters")
     spec.predicates = tuple(found.get("predicates", ()))
