@@ -108,7 +108,7 @@ class Hall:
 
     def command(self, command: cmd.Command, actor: str = "ada") -> list[ev.Event]:
         """Lets somebody ask for something."""
-        return self.fold(on_command(self.state, command, actor), actor)
+        return self.fold(on_command(self.state, command, actor, self.now_ms), actor)
 
     def report(self, report: Report) -> list[ev.Event]:
         """Lets a driver tell something."""

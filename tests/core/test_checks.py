@@ -240,3 +240,18 @@ def test_what_is_foreseen_looks_beyond_checks_that_can_agree() -> None:
     assert forecast(closed.view(), Knowledge({}, {}), [key])[key].likely_ms is None
     [queue] = queues_stand(closed.state.queueing.objects, (), {})
     assert (queue.status, queue.about) == ("AdmissionCheckNotFound", "papers")
+
+
+def test_a_wait_begins_when_it_is_said_and_not_with_the_last_fact() -> None:
+    """On a server where nothing happened for an hour it is no shorter."""
+    hall = a_checked_hall(CheckRule("budget"))
+    key = hall.submit(TWO, queue="team")
+    hall.settle()
+    hall.now_ms += 3_600_000
+    say(hall, key, "budget", "Retry")
+    assert hall.workload(key).not_before_ms == hall.now_ms + 10_000
+    hall.now_ms += 10_000
+    hall.settle()
+    hall.now_ms += 3_600_000
+    hall.fold(overdue(hall.state, hall.now_ms), "")
+    assert hall.workload(key).not_before_ms == hall.now_ms + 15_000

@@ -284,3 +284,28 @@ def test_a_protected_run_is_stopped_neither_for_others_nor_for_a_reservation() -
     assert isinstance(notice, ev.NoticeGiven)
     assert notice.reason is not None
     assert "breaks the promise" in render(notice.reason).sentence
+
+
+def test_cpus_beside_protected_runs_and_other_promises_can_be_promised() -> None:
+    """What a protected run holds isn't, and neither are CPUs that belong to promised cards."""
+    hall = a_hall()
+    safe = hall.submit(cards(1), policies=Policies(protected_ms=20 * HOUR))
+    assert hall.settle() == [safe]
+    [said] = reserved(hall, "all", wanted=Wanted(cpus_milli=4000))
+    assert isinstance(said, ev.CommandRefused)
+    assert "3 of 4 CPUs (1 held by runs that are protected for longer)" in str(said.reason.params)
+    reserved(hall, wanted=Wanted(cpus_milli=3000))
+    [said] = reserved(hall, "cards", wanted=Wanted(gpus=2))
+    assert isinstance(said, ev.CommandRefused)
+    assert "1 of 2 GPUs (2 promised to exam then, 1 held by" in str(said.reason.params)
+    [said] = reserved(hall, "more", wanted=Wanted(cpus_milli=1000))
+    assert isinstance(said, ev.CommandRefused)
+    assert "0 of 1 CPU (3 promised to exam then, 1 held by" in str(said.reason.params)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "two words", "x" * 64, "-o", "a\nb"])
+def test_names_that_no_address_could_hold_are_refused(name: str) -> None:
+    """Else it could be made, and never be shown or cancelled."""
+    [said] = reserved(a_hall(), name)
+    assert isinstance(said, ev.CommandRefused)
+    assert "its name must be" in str(said.reason.params["note"])

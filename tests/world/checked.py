@@ -59,5 +59,5 @@ class CheckedWorld(QueuedWorld):
             check = self.dice.choice(CHECKS).name
             command = cmd.SetCheck(key, check, self.dice.choice(WORDS))
             self.answers += 1
-            self._fold(on_command(self.state, command, "boss"))
+            self._fold(on_command(self.state, command, "boss", self.now_ms))
         super().step()

@@ -34,7 +34,7 @@ class WindowedWorld(World):
         command: cmd.Command = cmd.SetCalendar(Calendar(name, windows))
         if self.times.random() < 0.2:
             command = cmd.RemoveCalendar(name)
-        self._fold(on_command(self.state, command, "prof"))
+        self._fold(on_command(self.state, command, "prof", self.now_ms))
 
     def cycle(self) -> None:
         super().cycle()

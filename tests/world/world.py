@@ -235,7 +235,7 @@ class World:
             asked = command
             if isinstance(asked, cmd.Submit):
                 asked = resolved(self.state, asked, self._ended)
-            self._fold(on_command(self.state, asked, "somebody"))
+            self._fold(on_command(self.state, asked, "somebody", self.now_ms))
         self.taken = len(self.inbox)
         while opened := settle(self.state):
             self._fold(opened)

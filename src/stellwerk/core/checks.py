@@ -21,7 +21,7 @@ NOT_READY = "not_ready_in_time"
 Follows = ev.WorkloadEnded | ev.Requeued | ev.Held
 
 
-def on_set_check(state: State, command: cmd.SetCheck) -> list[ev.Event]:
+def on_set_check(state: State, command: cmd.SetCheck, now_ms: int) -> list[ev.Event]:
     """What a check says of a workload; one that says what it said before gives nothing."""
     workload = state.workloads.get(command.id)
     known = {one.name: one for one in workload.checks} if workload is not None else {}
@@ -31,7 +31,8 @@ def on_set_check(state: State, command: cmd.SetCheck) -> list[ev.Event]:
     was = known[command.check]
     if (was.state, was.message) == (command.state, command.message):
         return []
-    return _said(state, workload, command.check, command.state, command.message, command)
+    said = CheckState(command.check, command.state, command.message)
+    return _said(state, workload, said, now_ms, command.retry_after_ms)
 
 
 def _is_asked(workload: Workload) -> bool:
@@ -39,13 +40,9 @@ def _is_asked(workload: Workload) -> bool:
 
 
 def _said(
-    state: State,
-    workload: Workload,
-    check: str,
-    word: CheckWord,
-    message: str,
-    command: cmd.SetCheck | None = None,
+    state: State, workload: Workload, new: CheckState, now_ms: int, retry_after_ms: int = 0
 ) -> list[ev.Event]:
+    check, word, message = new.name, new.state, new.message
     said = ev.CheckSet(workload.id, check, word, message)
     if word in {"Pending", "Ready"}:
         return [said]
@@ -62,8 +59,7 @@ def _said(
     if rules.limit is not None and times > rules.limit:
         params: dict[str, Param] = {"check": check, "times": times}
         return [said, given_up, ev.Held(workload.id, Reason("check_given_up", params))]
-    asked_ms = command.retry_after_ms if command is not None else 0
-    at_ms = state.at_ms + (asked_ms or delay_ms(rules, times))
+    at_ms = now_ms + (retry_after_ms or delay_ms(rules, times))
     return [said, given_up, ev.Requeued(workload.id, reason, not_before_ms=at_ms)]
 
 
@@ -79,7 +75,7 @@ def delay_ms(rules: Requeuing, times: int) -> int:
     return min(rules.base_ms << min(times - 1, MOST_DOUBLINGS), rules.most_ms)
 
 
-def instead(state: State, workload: Workload, run: Run, follows: Follows) -> Follows:
+def instead(state: State, workload: Workload, run: Run, follows: Follows, now_ms: int) -> Follows:
     """What follows for a workload whose run is over, where checks or readiness say otherwise."""
     if not isinstance(follows, ev.Requeued | ev.Held):
         return follows
@@ -97,7 +93,7 @@ def instead(state: State, workload: Workload, run: Run, follows: Follows) -> Fol
     rules = state.queueing.objects.settings.requeuing
     if rules.limit is not None and times > rules.limit:
         return ev.Held(workload.id, Reason("never_ready", {"times": times}))
-    at_ms = state.at_ms + delay_ms(rules, times)
+    at_ms = now_ms + delay_ms(rules, times)
     return ev.Requeued(workload.id, reason, not_before_ms=at_ms)
 
 
@@ -132,7 +128,7 @@ def overdue(state: State, now_ms: int) -> list[ev.Event]:
     for workload, one, check in _timed(state):
         if one.since_ms + check.timeout_ms <= now_ms and workload.id not in _told(found):
             message = f"{check.controller} said nothing for {check.timeout_ms // 1000} s"
-            found += _said(state, workload, one.name, "Retry", message)
+            found += _said(state, workload, CheckState(one.name, "Retry", message), now_ms)
     return found + unready(state, now_ms)
 
 

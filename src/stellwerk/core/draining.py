@@ -17,15 +17,15 @@ TOLD_RUNS = 5
 """So many of the runs that keep a cluster from being removed are named."""
 
 
-def on_drain(state: State, command: cmd.DrainCluster) -> list[ev.Event]:
+def on_drain(state: State, command: cmd.DrainCluster, now_ms: int) -> list[ev.Event]:
     """Keeps a cluster or nodes free of new work; what runs there is told if it is to leave now."""
     if command.cluster not in state.observed:
         return []
     drained = ev.ClusterDrained(command.cluster, command.nodes, command.until_ms)
-    return [drained, *(_notices(state, command) if command.now else ())]
+    return [drained, *(_notices(state, command, now_ms) if command.now else ())]
 
 
-def _notices(state: State, command: cmd.DrainCluster) -> list[ev.Event]:
+def _notices(state: State, command: cmd.DrainCluster, now_ms: int) -> list[ev.Event]:
     told: list[ev.Event] = []
     for id in sorted(state.allocations.get(command.cluster, {})):
         workload = state.workloads[workload_of(id)]
@@ -37,7 +37,7 @@ def _notices(state: State, command: cmd.DrainCluster) -> list[ev.Event]:
             grace_ms = workload.policies.grace_ms
             safe_ms = safe_until_ms(workload)
             broken = Reason("drain_breaks_promise", {"until": moment(safe_ms)})
-            why = broken if safe_ms > state.at_ms else None
+            why = broken if safe_ms > now_ms else None
             told.append(ev.NoticeGiven(run.id, "drain", grace_ms, why, copy_ms=run.copy_ms))
     return told
 

@@ -31,16 +31,20 @@ MATERIAL_COPY_MS = 1_000
 """What a copy takes is a new fact where it has changed by so much."""
 
 
-def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]:
-    """Turns a command into what follows from it now; one that can't act is refused in words."""
+def on_command(state: State, command: cmd.Command, actor: str, now_ms: int = 0) -> list[ev.Event]:
+    """Turns a command into what follows from it now; one that can't act is refused in words.
+
+    ``now_ms`` is when it is given, which may be long after the last fact.
+    """
+    now_ms = max(now_ms, state.at_ms)
     if isinstance(command, cmd.Submit):
         if command.id in state.workloads:
             return []
         return [on_submit(state, command, actor)]
     if isinstance(command, cmd.OfNoWorkload):
-        return on_command_of_none(state, command, actor)
+        return on_command_of_none(state, command, actor, now_ms)
     if isinstance(command, cmd.SetCheck):
-        return on_set_check(state, command)
+        return on_set_check(state, command, now_ms)
     workload = state.workloads.get(command.id)
     name = type(command).__struct_config__.tag
     if workload is None:
@@ -63,7 +67,7 @@ def on_command(state: State, command: cmd.Command, actor: str) -> list[ev.Event]
         case cmd.Move():
             return on_move(state, command, actor)
         case cmd.DeclareLost():
-            return _declare_lost(state, workload, actor)
+            return _declare_lost(state, workload, actor, now_ms)
         case _:
             assert_never(command)
     return [_refused(str(name), workload, "not_waiting")]
@@ -85,14 +89,14 @@ def _cancel(workload: Workload, command: cmd.Cancel, actor: str) -> list[ev.Even
     ]
 
 
-def _declare_lost(state: State, workload: Workload, actor: str) -> list[ev.Event]:
+def _declare_lost(state: State, workload: Workload, actor: str, now_ms: int) -> list[ev.Event]:
     run = workload.live_run
     if run is None:
         return [_refused("declare-lost", workload, "no_run")]
     if run.reachable:
         return [_refused("declare-lost", workload, "reachable")]
     end = RunEnd(how="declared_lost", message=actor)
-    return _ended(state, workload, run, end, state.at_ms)
+    return _ended(state, workload, run, end, now_ms)
 
 
 def on_report(state: State, report: rep.Report, now_ms: int) -> list[ev.Event]:
@@ -292,7 +296,7 @@ def _ended(state: State, workload: Workload, run: Run, end: RunEnd, now_ms: int)
     reason, follows = outcome(workload, run, end, shape, now_ms, clusters)
     if isinstance(follows, ev.Requeued):
         follows = asks_then(state, workload, run, shape, follows)
-    follows = instead(state, workload, run, follows)
+    follows = instead(state, workload, run, follows, now_ms)
     cluster = run.allocation.cluster
     found = blame(run, end, reason, node_of(workload, run, end), now_ms)
     if found is None:

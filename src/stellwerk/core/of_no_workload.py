@@ -13,15 +13,17 @@ from stellwerk.core.state import State
 from stellwerk.core.windows import on_calendar, on_no_calendar
 
 
-def on_command_of_none(state: State, command: cmd.OfNoWorkload, actor: str) -> list[ev.Event]:
-    """Turns such a command into what follows from it now."""
+def on_command_of_none(
+    state: State, command: cmd.OfNoWorkload, actor: str, now_ms: int
+) -> list[ev.Event]:
+    """Turns such a command into what follows from it at ``now_ms``."""
     match command:
         case cmd.ResumeNode():
             return on_resume(state, cmd.ResumeCluster(command.cluster, (command.node,)))
         case cmd.ResumeCluster():
             return on_resume(state, command)
         case cmd.DrainCluster():
-            return on_drain(state, command)
+            return on_drain(state, command, now_ms)
         case cmd.RemoveCluster():
             return on_remove(state, command)
         case cmd.ApplyFleet():
@@ -37,7 +39,7 @@ def on_command_of_none(state: State, command: cmd.OfNoWorkload, actor: str) -> l
         case cmd.RemoveCalendar():
             return on_no_calendar(state, command)
         case cmd.MakeReservation():
-            return on_make(state, command, actor)
+            return on_make(state, command, actor, now_ms)
         case cmd.CancelReservation():
             return on_cancel(state, command)
         case _:

@@ -7,7 +7,9 @@ that nobody uses is given up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
@@ -37,13 +39,16 @@ MOVES_FROM_MS = 24 * 3_600_000
 """So long before it begins other nodes are looked for; earlier a machine may well come back."""
 
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+LONGEST_HOLDER = 253
+
 FAR_MS = 48 * 3_600_000
 """What begins later isn't looked at yet: no machine that is lost by now matters so early."""
 
 
 def slips(command: cmd.MakeReservation, now_ms: int, known: Iterable[Reservation]) -> list[str]:
     """What speaks against a reservation before anybody looks for room: all of it."""
-    found, names = [], [one.name for one in known]
+    found, names = list(_slips_of_names(command)), [one.name for one in known]
     wanted, spans = command.wanted, command.spans
     asked = [one for one in (wanted.nodes, wanted.gpus, wanted.cpus_milli) if one]
     if len(asked) != 1 or asked[0] < 0:
@@ -58,13 +63,24 @@ def slips(command: cmd.MakeReservation, now_ms: int, known: Iterable[Reservation
         found.append(f"it begins in more than {MOST_AHEAD_MS // 86_400_000} days")
     if len(spans) > MOST_SPANS:
         found.append(f"it comes more than {MOST_SPANS} times")
-    if any(a.meets(b) for number, a in enumerate(spans) for b in spans[:number]):
+    in_order = sorted(spans, key=lambda one: one.from_ms)
+    if any(a.meets(b) for a, b in pairwise(in_order)):
         found.append("its times overlap")
+    if command.release_ms < 0:
+        found.append("it can't be given up before it begins")
     if command.name in names:
         found.append(f"there is a reservation `{command.name}` already")
     if len(names) >= MOST_RESERVATIONS:
         found.append(f"there are {MOST_RESERVATIONS} reservations already, and no more can be kept")
     return found
+
+
+def _slips_of_names(command: cmd.MakeReservation) -> Iterator[str]:
+    if not NAME.fullmatch(command.name):
+        yield "its name must be of letters, digits, `.`, `_` and `-`, at most 63"
+    whose = command.holder.name
+    if not whose or len(whose) > LONGEST_HOLDER or not whose.isprintable():
+        yield "somebody must be named whose work may use it"
 
 
 def places_in(view: View, holder: Holder) -> list[Place]:
@@ -83,16 +99,16 @@ def places_in(view: View, holder: Holder) -> list[Place]:
     return found
 
 
-def on_make(state: State, command: cmd.MakeReservation, actor: str) -> list[ev.Event]:
+def on_make(state: State, command: cmd.MakeReservation, actor: str, now_ms: int) -> list[ev.Event]:
     """Promises room, or says why it can't be."""
     spans = tuple(sorted(command.spans, key=lambda one: one.from_ms))
-    wrong = slips(command, state.at_ms, state.reservations.all())
+    wrong = slips(command, now_ms, state.reservations.all())
     if wrong:
         return [_refused("make-reservation", command.name, "; ".join(wrong))]
     one = Reservation(
         command.name, actor, command.holder, command.wanted, "", (), spans, command.release_ms
     )
-    found = _chosen(state, one, state.at_ms)
+    found = _chosen(state, one, now_ms)
     if isinstance(found, str):
         return [_refused("make-reservation", command.name, found)]
     made = Reservation(

@@ -256,7 +256,8 @@ class Engine:
         envelopes = await asyncio.to_thread(self.store.take, self._inbox_seq, COMMANDS_PER_CYCLE)
         for envelope in envelopes:
             command = informed(self.store, self.state, envelope.command)
-            self._fold(happened, on_command(self.state, command, envelope.actor), envelope.actor)
+            facts = on_command(self.state, command, envelope.actor, self._now())
+            self._fold(happened, facts, envelope.actor)
             self._inbox_seq = happened.inbox_upto = envelope.seq
         if len(envelopes) == COMMANDS_PER_CYCLE:
             self.notify()

@@ -28,8 +28,6 @@ async def make(services: Services, wish: ReservationWish, actor: str, key: str) 
     if known is not None and _is_same(known, command):
         return _now(view, known)
     wrong = slips(command, view.now_ms, view.reservations)
-    if not wish.name or not wish.holder.name:
-        wrong.append("it needs a name, and somebody whose work may use it")
     clusters = [one.cluster.name for one in view.clusters]
     missing = [one for one in wish.wanted.clusters if one not in clusters]
     wrong += [

@@ -74,7 +74,7 @@ class Wanted(Struct, frozen=True, omit_defaults=True):
             return f"{self.nodes} node{'s' * (self.nodes > 1)}{of}"
         if self.gpus:
             return f"{self.gpus} {self.kind or 'GPU'}{'s' * (self.gpus > 1)}"
-        return f"{write_cpus(self.cpus_milli)} CPUs{of}"
+        return f"{write_cpus(self.cpus_milli)} CPU{'s' * (self.cpus_milli > 1000)}{of}"
 
 
 class Reservation(Struct, frozen=True, omit_defaults=True):

@@ -96,14 +96,14 @@ class _Choosing:
                 for share in part.devices:
                     self._by_card.setdefault((part.node, share.index), []).append(one)
         self._cards: dict[tuple[str, int], str] = {}
-        self._cpus: dict[str, int] = {}
+        self._cpus: dict[str, dict[str, int]] = {}
         self._nodes: dict[str, str] = {}
         for other in ask.others:
             if other.cluster != place.cluster.name or not other.meets(ask.spans):
                 continue
             for part in other.parts:
                 self._nodes[part.node] = other.name
-                self._cpus[part.node] = self._cpus.get(part.node, 0) + part.cpus_milli
+                self._cpus.setdefault(part.node, {})[other.name] = part.cpus_milli
                 for share in part.devices:
                     self._cards[part.node, share.index] = other.name
 
@@ -123,14 +123,14 @@ class _Choosing:
 
     def _refused(self, there: int) -> str:
         wanted, why = self.ask.wanted, []
-        amount = write_cpus(there) if wanted.cpus_milli else str(there)
-        why += [f"{n} promised to {name} then" for name, n in sorted(self.promised.items())]
+        amount = write_cpus if wanted.cpus_milli else str
+        why += [f"{amount(n)} promised to {name} then" for name, n in sorted(self.promised.items())]
         if self.unready:
-            why.append(f"{self.unready} on nodes that can't be used")
+            why.append(f"{amount(self.unready)} on nodes that can't be used")
         if self.protected:
-            why.append(f"{self.protected} held by runs that are protected for longer")
+            why.append(f"{amount(self.protected)} held by runs that are protected for longer")
         more = f" ({', '.join(why)})" if why else ""
-        return f"{self.place.cluster.name} can give {amount} of {wanted}{more}"
+        return f"{self.place.cluster.name} can give {amount(there)} of {wanted}{more}"
 
     def _counts(self, node: Node, holders: Iterable[Taken], promised: str) -> bool:
         """Whether something may be promised; what speaks against it is counted."""
@@ -138,11 +138,34 @@ class _Choosing:
             self.unready += 1
         elif promised:
             self.promised[promised] = self.promised.get(promised, 0) + 1
-        elif any(one.safe_ms > self.ask.from_ms and not one.mine for one in holders):
+        elif any(self._is_safe(one) for one in holders):
             self.protected += 1
         else:
             return True
         return False
+
+    def _is_safe(self, one: Taken) -> bool:
+        """Whether it was promised not to be stopped for long enough to be in the way."""
+        return one.safe_ms > self.ask.from_ms and not one.mine
+
+    def _cpus_of(self, node: Node, holders: Iterable[Taken]) -> int:
+        """The CPUs of a node that may be promised; what speaks against the others is counted."""
+        whole = max(0, node.cpus_milli - node.foreign_cpus_milli)
+        if node.state != "ready":
+            self.unready += whole
+            return 0
+        for name, cpus in self._cpus.get(node.name, {}).items():
+            self.promised[name] = self.promised.get(name, 0) + cpus
+            whole -= cpus
+        safe = sum(
+            part.cpus_milli
+            for one in holders
+            if self._is_safe(one)
+            for part in one.allocation.nodes
+            if part.node == node.name
+        )
+        self.protected += safe
+        return max(0, whole - safe)
 
     def _cost(self, holders: Iterable[Taken]) -> int:
         """Nothing for what is free or the holder's; else how long it runs, from 1 on."""
@@ -180,6 +203,7 @@ class _Choosing:
                 holders = self._by_card.get(key, [])
                 if self._counts(node, holders, self._cards.get(key, "")):
                     cards.append((self._cost(holders), device.index))
+            cards = self._with_cpus(node, sorted(cards))
             free = sum(1 for cost, _ in cards if not cost)
             usable += [(cost, -free, node.name, index) for cost, index in cards]
         if len(usable) < count:
@@ -189,14 +213,25 @@ class _Choosing:
             taken.setdefault(name, []).append(index)
         return tuple(_cards(nodes[name], taken[name]) for name in sorted(taken)), len(usable)
 
+    def _with_cpus(self, node: Node, cards: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The cards for whose part of the CPUs there is room beside what others were promised."""
+        promised = self._cpus.get(node.name, {})
+        whole = node.cpus_milli - node.foreign_cpus_milli
+        each, left = whole // max(1, len(node.devices)), whole - sum(promised.values())
+        count = len(cards) if each <= 0 else max(0, min(len(cards), left // each))
+        if count < len(cards):
+            name = max(promised, key=promised.__getitem__)
+            self.promised[name] = self.promised.get(name, 0) + len(cards) - count
+        return cards[:count]
+
     def _of_cpus(self, wanted: int) -> tuple[tuple[NodeAllocation, ...] | None, int]:
         usable: list[tuple[int, int, str, int, Node]] = []
         for node in self.place.cluster.nodes:
             holders = self._by_node.get(node.name, [])
             if self.ask.wanted.kind and not self._of_kind(node):
                 continue
-            left = node.cpus_milli - node.foreign_cpus_milli - self._cpus.get(node.name, 0)
-            if left > 0 and self._counts(node, holders, ""):
+            left = self._cpus_of(node, holders)
+            if left:
                 usable.append((self._cost(holders), len(node.devices), node.name, left, node))
         there = sum(one[3] for one in usable)
         if there < wanted:
@@ -293,7 +328,9 @@ def in_the_way(place: Place, parts: tuple[NodeAllocation, ...]) -> list[Taken]:
 
 
 def _least_lost(place: Place, part: NodeAllocation, found: list[Taken]) -> Iterator[Taken]:
-    """Those on its cards first, then others on its node; the newest first."""
+    """Those on its cards first, then others on its node; what is protected for longest goes last,
+    and of the rest the newest goes first.
+    """
     gone = {one.run: True for one in found}
     here = [
         one
@@ -302,7 +339,9 @@ def _least_lost(place: Place, part: NodeAllocation, found: list[Taken]) -> Itera
         and one.run not in gone
         and any(node.node == part.node for node in one.allocation.nodes)
     ]
-    yield from sorted(here, key=lambda one: (not _on_cards(one, part), -one.since_ms, one.run))
+    yield from sorted(
+        here, key=lambda one: (not _on_cards(one, part), one.safe_ms, -one.since_ms, one.run)
+    )
 
 
 def _on_cards(one: Taken, part: NodeAllocation) -> bool:
