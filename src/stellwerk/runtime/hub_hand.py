@@ -36,6 +36,9 @@ from .messages import PIECE
 
 PART = ".stellwerk-part"
 PAGE = 500
+KEPT_SHARE = 20
+MOST_KEPT_FREE = 50 * 10**9
+"""Of what is free a twentieth stays so, and no more than this, if nothing else is asked for."""
 BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)*")
 _LOCKS: dict[str, int] = {}
@@ -162,10 +165,12 @@ def begin(here: Here, head: JSONObject, _data: bytes) -> Answer:
     """Take the lock of a repository, if there is room for what is to come."""
     repo = repo_of(here, head)
     os.makedirs(repo.at("blobs"), exist_ok=True)
-    coming, kept = int(head.get("bytes") or 0), int(head.get("keep_free") or 0)
+    coming, asked = int(head.get("bytes") or 0), head.get("keep_free")
     free = shutil.disk_usage(repo.top).free
+    kept = min(MOST_KEPT_FREE, free // KEPT_SHARE) if asked is None else int(asked)
     if coming and free - coming < kept:
-        message = f"{coming} bytes are to come, {free} are free, and {kept} stay free"
+        gigabytes = (round(one / 1e9, 3) for one in (coming, free, kept))
+        message = "{:g} GB are to come, {:g} GB are free, and {:g} GB stay free".format(*gigabytes)
         raise FileTrouble("no_room", message)
     take_lock(repo)
     return {"free": free, "folder": repo.cache}, b""

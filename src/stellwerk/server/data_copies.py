@@ -31,8 +31,6 @@ log = logging.getLogger("stellwerk.server")
 
 KEPT = 200
 """So many copies are remembered."""
-KEPT_SHARE = 20
-MOST_KEPT_FREE = 50 * 10**9
 TOLD_EVERY_BYTES = 8 * 2**20
 _NOT_PROVED = "its list of files isn't there, so that nobody can prove it whole"
 _HELP = {
@@ -159,10 +157,7 @@ class Copies:
                 self._say(row.id, done_bytes=done, total_bytes=total)
 
         self._say(row.id, total_bytes=sum(wanted.blobs.values()))
-        keep_free = wish.keep_free_bytes
-        if keep_free is None:
-            keep_free = min(MOST_KEPT_FREE, target.node.disk_bytes // KEPT_SHARE)
-        await copy(from_there, to_there, wanted, keep_free, moved)
+        await copy(from_there, to_there, wanted, wish.keep_free_bytes, moved)
         if wanted.whole != "proved":
             self._say(row.id, note=_NOT_PROVED)
         await self._look_again(row.cluster)

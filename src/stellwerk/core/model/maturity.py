@@ -125,6 +125,18 @@ INTEGRATIONS = (
         ("tests/lab/test_frameworks.py",),
     ),
     Integration(
+        "Hugging Face hub",
+        "beta",
+        "sees which models and data sets caches of machines have whole, puts work there, copies "
+        "them in a room, and switches the hub off where all is there",
+        "huggingface_hub 2.4, datasets 5.2; a hub of the tests",
+        "real",
+        ("tests/lab/test_hub_data.py", "tests/drivers/test_hub_copying.py"),
+        limits="the libraries are the real ones; the hub itself can't be reached in tests, and a "
+        "server that speaks its API stands in for it. Branches aren't resolved, and the store "
+        "that repositories share (xet) is read, not written",
+    ),
+    Integration(
         "torchrun",
         "beta",
         "finds its nodes by itself; its workers get the notice, not the launcher; the ranks save "

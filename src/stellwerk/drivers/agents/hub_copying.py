@@ -124,7 +124,7 @@ async def copy(
     source: Asks,
     target: Asks,
     wanted: Wanted,
-    keep_free: int,
+    keep_free: int | None,
     moved: Callable[[int, int], None],
 ) -> int:
     """Has the target take over all that it lacks; gives the bytes that were moved.
@@ -165,7 +165,9 @@ async def _lacks(target: Asks, name: str, blobs: dict[str, int]) -> dict[str, in
 
 
 @contextlib.asynccontextmanager
-async def _writing(target: Asks, name: str, coming: int, keep_free: int) -> AsyncIterator[None]:
+async def _writing(
+    target: Asks, name: str, coming: int, keep_free: int | None
+) -> AsyncIterator[None]:
     await target.ask("hub_begin", name=name, bytes=coming, keep_free=keep_free)
     try:
         yield
