@@ -356,5 +356,8 @@ def test_so_often_a_day_is_a_workload_stopped_and_so_many_an_hour_on_a_cluster()
     told_ms = hall.state.stops.image()[where][-1]
     assert would_stop(hall) == []
     assert hall.plan().wake_at_ms <= told_ms + 3_600_000
+    hall.settle()
+    third = max(hall.state.workloads)
+    assert hall.told(third) == ["queue_quota", "stops_used_up"]
     hall.now_ms = told_ms + 3_600_000
     assert would_stop(hall) == [second]

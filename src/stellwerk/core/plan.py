@@ -378,9 +378,12 @@ class _Cycle:
         took room too.
         """
         generation = -1 if self._touched else self.memory.generation
+        known = self.memory.resting
+        resting = {id: known[id] for id in self.searched if id in known}
         telling = Telling(
-            self.view, self.anywhere, self.quotas, self.keeping, self.promised, self.room_state
-        )
+            self.view, self.anywhere, self.quotas, self.keeping, self.promised, self.room_state,
+            resting,
+        )  # fmt: skip
         return telling.tell(self.memory, self.blocked, generation, self._inputs)
 
     def wake_at_ms(self) -> int:

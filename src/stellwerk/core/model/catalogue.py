@@ -104,7 +104,7 @@ WAITING = {
     "room_kept": Entry(
         "turn",
         "time",
-        "what it needs on {cluster} is kept for {name}, which others have passed for long enough"
+        "what it needs on {cluster} is kept for {name}, which goes first"
         "[, and so it is on {others} more]"
         "[; it may run for {lasts_ms}, and the room may be needed in {needed_ms}]"
         "[; how long {unknown} runs isn't known, so it can't go first]",

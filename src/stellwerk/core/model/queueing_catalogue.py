@@ -129,6 +129,13 @@ OF_QUEUES = {
         "it waits for {name} to go, which it preempts[, and for {others} more]",
         "nothing to do; it starts when they are gone",
     ),
+    "stops_used_up": Entry(
+        "turn",
+        "time",
+        "others could be stopped for it on {cluster}, where as many were as may be in an hour: "
+        "again from {until} on",
+        "wait until then, or for work that ends; `preemptions_per_hour` says how many may be",
+    ),
     "queue_strict": Entry(
         "turn",
         "time",

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from stellwerk.core.model.actions import StopRun
 from stellwerk.core.model.decisions import Inputs
+from stellwerk.core.model.draining import moment
 from stellwerk.core.model.holding import Claim
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Allocation
@@ -30,6 +31,7 @@ from stellwerk.core.queue.victims import Victim
 from stellwerk.core.view import Head, ShapeView, View
 
 HOUR_MS = 3_600_000
+STOPS_USED_UP = "stops_used_up"
 PLACE_CHECKS = 100
 """So often a place is looked for while victims are chosen for one workload."""
 
@@ -82,6 +84,7 @@ def promise(
             quotas.note_short(queue, head, shape.id)
         return None
     workload = as_queued(head.id, "", head.priority, head.order, 0, None)
+    times: list[int] = []
     for offer in sorted(asked.offers, key=lambda one: _turn(one, ordered=shape.shape.ordered)):
         if offer.option.short and not offer.option.stops:
             continue
@@ -95,16 +98,22 @@ def promise(
             clusters = [quota.held[one.holder.key].allocation.cluster for one in victims]
             until_ms = churn.until_ms(clusters)
             if until_ms:
-                quotas.memory.recheck[shape.id] = until_ms
-                return None
+                times.append(until_ms)
+                quotas.memory.resting.setdefault(shape.id, _rests(clusters[0], until_ms))
+                continue
             churn.count(clusters)
+            quotas.memory.resting.pop(shape.id, None)
             return _promise(quotas, queue, head, offer, victims, trial, inputs)
-    until_ms = quota.spared_until_ms(queue, now_ms)
-    if until_ms:
-        quotas.memory.recheck[shape.id] = until_ms
+    times.append(quota.spared_until_ms(queue, now_ms))
+    if any(times):
+        quotas.memory.recheck[shape.id] = min(one for one in times if one)
     if not consulted and not shape.shape.min_nodes:
         quotas.note_short(queue, head, shape.id)
     return None
+
+
+def _rests(cluster: str, until_ms: int) -> Reason:
+    return Reason(STOPS_USED_UP, {"cluster": cluster, "until": moment(until_ms)})
 
 
 def _turn(one: Offer, *, ordered: bool) -> tuple[int, Rank, int]:

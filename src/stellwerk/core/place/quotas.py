@@ -211,7 +211,7 @@ class Quotas:
         due_ms = memory.recheck.get(id, 0)
         if known and not 0 < due_ms <= self.view.now_ms:
             return True
-        for found in (memory.bound, memory.short, memory.recheck):
+        for found in (memory.bound, memory.short, memory.recheck, memory.resting):
             found.pop(id, None)
         return False
 
@@ -358,6 +358,7 @@ def quotas_of(view: View, memory: Memory, bounded: Bounded) -> Quotas | None:
             memory.generation += 1
             memory.forget_bound()
         return None
+    objects = memory.deriving.of(objects, [one.cluster for one in view.clusters])
     if memory.quota is None or memory.quota.objects is not objects:
         memory.quota = Quota(objects)
         memory.generation += 1

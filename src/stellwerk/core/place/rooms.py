@@ -11,7 +11,9 @@ from collections.abc import Iterable
 
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.limits import Aging
+from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
+from stellwerk.core.place.derived import Deriving
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Credit, Ever, ever
 from stellwerk.core.place.near import Labels, Near, Where
@@ -185,7 +187,8 @@ class Memory:
     ``quota`` is the tree with its usage. ``bound`` says of a shape that quota binds in which state
     of its tree and of the rooms it can't start, and with which head, ``short`` the same where rooms
     don't matter, and ``told_bound`` when nothing new was to be told of it. At ``recheck`` somebody
-    may be stopped for it who is spared. ``asked`` is what quota said in which state of its tree,
+    may be stopped for it who is spared; ``resting`` says that somebody could be, and so many were
+    on the cluster that nobody more may be for a while. ``asked`` is what quota said in which state of its tree,
     ``aged`` the order of a shape's heads as they have risen, ``now_ms`` when all this was last
     looked at.
     """
@@ -197,11 +200,13 @@ class Memory:
         self._clusters: dict[str, _Remembered] = {}
         self._placements: object = None
         self.quota: Quota | None = None
+        self.deriving = Deriving()
         self.now_ms = 0
         self.short: dict[ShapeId, tuple[int, ...]] = {}
         self.bound: dict[ShapeId, tuple[int, ...]] = {}
         self.told_bound: dict[ShapeId, tuple[object, ...]] = {}
         self.recheck: dict[ShapeId, int] = {}
+        self.resting: dict[ShapeId, Reason] = {}
         self.asked: dict[ShapeId, tuple[int, object]] = {}
         self.aged: dict[ShapeId, tuple[ShapeView, int, Aging, ShapeView]] = {}
 
@@ -246,6 +251,6 @@ class Memory:
 
     def forget_bound(self) -> None:
         """Drops what was found for shapes that quota binds."""
-        self.bound, self.short, self.told_bound, self.recheck = {}, {}, {}, {}
-        self.aged = {}
+        self.bound, self.short, self.told_bound = {}, {}, {}
+        self.recheck, self.resting, self.aged = {}, {}, {}
         self.asked = {}

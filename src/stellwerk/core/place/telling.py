@@ -13,13 +13,16 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.place.by_flavor import ByFlavor, unbound
 from stellwerk.core.place.decide import reasons_of, waiting
 from stellwerk.core.place.keeping import Keeping
+from stellwerk.core.place.preempting import STOPS_USED_UP
 from stellwerk.core.place.quotas import NOT_BOUND, Quotas, Why
 from stellwerk.core.place.rooms import Memory
 from stellwerk.core.view import ShapeView, View
 
 
 class Telling(Struct, frozen=True):
-    """A cycle as it is at its end. ``promised`` are those who are stopped for a shape's head."""
+    """A cycle as it is at its end. ``promised`` are those who are stopped for a shape's head, and
+    ``resting`` says why nobody more is, though somebody could be.
+    """
 
     view: View
     anywhere: ByFlavor
@@ -27,6 +30,7 @@ class Telling(Struct, frozen=True):
     keeping: Keeping
     promised: dict[ShapeId, tuple[str, ...]]
     room_state: int
+    resting: dict[ShapeId, Reason]
 
     def tell(
         self,
@@ -63,6 +67,9 @@ class Telling(Struct, frozen=True):
 
     def _is_told(self, memory: Memory, shape: ShapeView, generation: int) -> bool:
         """Whether nothing has changed since it was found that nothing new is to be told."""
+        known = shape.waits.reasons if shape.waits is not None else ()
+        if (shape.id in self.resting) != any(one.code == STOPS_USED_UP for one in known):
+            return False
         door = self.quotas.door(shape.shape) if self.quotas is not None else None
         if self.quotas is None or door is None:
             return memory.told.get(shape.id) == generation
@@ -73,7 +80,10 @@ class Telling(Struct, frozen=True):
         """Why a shape waits, as it is at the end of the cycle."""
         door = self.quotas.door(shape.shape) if self.quotas is not None else None
         if self.quotas is not None and door is not None:
-            return self.quotas.why(door, shape, self.promised.get(shape.id, ()), self.room_state)
+            stopped = self.promised.get(shape.id, ())
+            why = self.quotas.why(door, shape, stopped, self.room_state)
+            rests = self.resting.get(shape.id)
+            return why if rests is None else why._replace(reasons=(*why.reasons, rests))
         found = unbound(self.anywhere, shape.shape).candidates(shape.shape, shape.id)
         said = NOT_BOUND if self.quotas is not None else None
         return Why(reasons_of(found), lambda: found, lambda: said)
