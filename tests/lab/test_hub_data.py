@@ -147,8 +147,8 @@ def test_half_of_it_and_no_room_have_reasons_of_their_own(here: Here) -> None:
     (top / "trees").mkdir()
     text = json.dumps({"format_version": 1, "files": listed})
     (top / "trees" / f"{commit}.json").write_text(text)
-    for path in (*top.parents[:3], top, *top.rglob("*")):
-        os.chown(path, owner.uid, owner.uid, follow_symlinks=False)
+    for each in (*top.parents[:3], top, *top.rglob("*")):
+        os.chown(each, owner.uid, owner.uid, follow_symlinks=False)
 
     def told() -> Any:
         lab.stw("cluster", "probe", "lab")

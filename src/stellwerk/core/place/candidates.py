@@ -21,6 +21,7 @@ from stellwerk.core.place.lacks import NODES_AT_ONCE, lack
 from stellwerk.core.place.node import right_kind
 from stellwerk.core.place.room import Room, fit
 from stellwerk.core.place.rooms import RESERVATION, WINDOW, ClusterRoom, Key
+from stellwerk.core.place.with_data import fit_with_data
 
 PREFERENCE_STEP = 1000
 """Each place further down in an ordered choice costs more than any other score can give."""
@@ -152,7 +153,7 @@ def _fits(
     left = room.without(avoid)
     nodes = None
     if not cannot(room.cluster, alternative) and serves(room.cluster, shape.person):
-        nodes = fit(left.open, alternative.request, shape.num_nodes)
+        nodes = fit_with_data(left.open, alternative.request, shape)
     found = None
     if nodes is not None:
         index = key[1]
