@@ -13,7 +13,6 @@ from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
-from stellwerk.core.place.derived import Deriving
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Credit, Ever, ever
 from stellwerk.core.place.near import Labels, Near, Where
@@ -200,7 +199,6 @@ class Memory:
         self._clusters: dict[str, _Remembered] = {}
         self._placements: object = None
         self.quota: Quota | None = None
-        self.deriving = Deriving()
         self.now_ms = 0
         self.short: dict[ShapeId, tuple[int, ...]] = {}
         self.bound: dict[ShapeId, tuple[int, ...]] = {}
