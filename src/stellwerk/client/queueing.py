@@ -121,6 +121,7 @@ class PairOf(Struct):
     borrowing_limit: str = ""
     lending_limit: str = ""
     used_share: float | None = None
+    derived: bool = False
 
 
 class QueueRow(Struct):

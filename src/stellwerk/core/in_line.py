@@ -19,6 +19,7 @@ from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.queueing import Pair
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.place.aging import aging_of, risen, turn_of
+from stellwerk.core.place.derived import derived
 from stellwerk.core.place.past import PastOrder
 from stellwerk.core.preview import without
 from stellwerk.core.queue.asked import requests_of
@@ -98,7 +99,7 @@ def quota_in(view: View) -> Quota | None:
     """The quota of a view's queues with all that is held; None where there are none."""
     if view.queueing is None:
         return None
-    quota = Quota(view.queueing)
+    quota = Quota(derived(view.queueing, [one.cluster for one in view.clusters]))
     quota.begin(view.held)
     return quota
 
@@ -106,7 +107,8 @@ def quota_in(view: View) -> Quota | None:
 def in_line(view: View, id: WorkloadId, quota: Quota | None, *, ways: bool = True) -> InLine | None:
     """How a workload stands that waits in a view; None if it isn't among those looked at.
 
-    ``quota`` is that of the view; it may be asked about many. Without ``ways`` only what it
+    ``quota`` is that of the view; it may be asked about many. One that has its quota and room, and
+    waits for checks alone, lacks nothing. Without ``ways`` only what it
     lacks is told, and who holds that.
     """
     pairs = (_Mine(part, head) for part in view.shapes for head in part.heads if head.id == id)
@@ -122,6 +124,8 @@ def in_line(view: View, id: WorkloadId, quota: Quota | None, *, ways: bool = Tru
     if quota is None or queue is None:
         found = InLine("", place, waiting, ahead, rises=rises)
         return replace(found, ways=tuple(_ways(view, mine, {}, (), None))) if ways else found
+    if any(one.id == id and not one.live for one in view.claims):
+        return InLine(queue.name, place, waiting, ahead, rises=rises)
     option, lacking = _lacking(quota, queue, mine.part.shape)
     usage = option.usage if option is not None else {}
     short = {one: amount - queue.node.available(one) for one, amount in lacking.items()}

@@ -11,6 +11,7 @@ from stellwerk.core.model.catalogue import CATALOGUE
 from stellwerk.core.model.ids import workload_of
 from stellwerk.core.model.workload import ENDED
 from stellwerk.core.place.candidates import serves
+from stellwerk.core.place.derived import derived
 from stellwerk.core.place.room import Room
 from stellwerk.core.queue.tree import QuotaTree
 from stellwerk.core.state import State, queue_key
@@ -81,7 +82,8 @@ def overcharges(state: State, planned: ev.RunPlanned) -> list[str]:
 
     Quota may be lowered below what is in use; so only starts are to blame.
     """
-    objects, holding = state.queueing.objects, planned.holding
+    objects = derived(state.queueing.objects, tuple(state.clusters.values()))
+    holding = planned.holding
     if holding is None:
         return []
     tree = QuotaTree(objects.queues, objects.cohorts)

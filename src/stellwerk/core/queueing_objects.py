@@ -18,6 +18,7 @@ from stellwerk.core.model.queueing import QueueObjects, ResourceGroup
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import named
 from stellwerk.core.model.workload import Workload
+from stellwerk.core.place.derived import derived
 from stellwerk.core.state import State
 from stellwerk.core.state.queueing import together
 
@@ -41,7 +42,8 @@ def queueing_now(state: State, now_ms: int = 0) -> QueueingNow:
     queueing = state.queueing
     live = tuple(state.workloads.values())
     past = state.past_use.at(now_ms, queueing.objects.settings.past_use)
-    return QueueingNow(dict(queueing.kept), queueing.objects, live, doors_of(state), past)
+    objects = derived(queueing.objects, tuple(state.clusters.values()))
+    return QueueingNow(dict(queueing.kept), objects, live, doors_of(state), past)
 
 
 class Use(Struct, frozen=True):

@@ -14,6 +14,7 @@ from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.queueing import Pair, QueueObjects
 from stellwerk.core.model.workload import Workload
+from stellwerk.core.place.derived import derived
 from stellwerk.core.plan import plan
 from stellwerk.core.queueing_quota import PairUse, QuotaOf, quota_of
 from stellwerk.core.view import View
@@ -58,7 +59,8 @@ class Consequences(Struct, frozen=True):
 def consequences(view: View, after: QueueObjects, live: Iterable[Workload]) -> Consequences:
     """What would follow if these objects were those that hold."""
     work = list(live)
-    before = view.queueing or QueueObjects()
+    clusters = [one.cluster for one in view.clusters]
+    before, after = derived(view.queueing or QueueObjects(), clusters), derived(after, clusters)
     was, now = outcomes_of(with_objects(view, before)), outcomes_of(with_objects(view, after))
     moved: dict[tuple[ShapeId, Outcome, Outcome], MovedWork] = {}
     shapes = {one.id: one.shape for one in work}

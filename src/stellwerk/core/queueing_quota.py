@@ -9,6 +9,7 @@ from stellwerk.core.model.holding import Holding
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.queueing import ClusterQueue, Cohort, Pair, QueueObjects
 from stellwerk.core.model.workload import Workload
+from stellwerk.core.place.derived import derived_pairs
 from stellwerk.core.queue.live import Queues
 from stellwerk.core.queue.quota import closed_by_check
 from stellwerk.core.queue.shares import share_of
@@ -24,7 +25,7 @@ class PairUse(Struct, frozen=True):
 
     ``nominal`` is its own (None: it has none by itself), ``quota`` with what those below it lend.
     ``available`` is what it could use more now, with what it may borrow, ``most`` what it could
-    use if nothing were in use.
+    use if nothing were in use. ``derived`` = its own follows from what the clusters have.
     """
 
     flavor: str
@@ -36,6 +37,7 @@ class PairUse(Struct, frozen=True):
     most: int
     borrowing_limit: int | None = None
     lending_limit: int | None = None
+    derived: bool = False
 
     @property
     def borrowed(self) -> int:
@@ -132,10 +134,16 @@ def quota_of(objects: QueueObjects, live: Iterable[Workload]) -> list[QuotaOf]:
     tops = [n for n in tree.cohorts.values() if n.parent is None or n.broken]
     tops.sort(key=lambda node: node.name)
     tops += [node for node in tree.queues.values() if node.parent is None]
-    return [one for top in tops for one in _below(top, 0, order)]
+    marks = {(one.name, pair): None for pair, of in derived_pairs(objects).items() for one in of}
+    return [one for top in tops for one in _below(top, 0, order, marks)]
 
 
-def _below(node: QuotaNode, depth: int, order: Mapping[Pair, int]) -> list[QuotaOf]:
+def _below(
+    node: QuotaNode,
+    depth: int,
+    order: Mapping[Pair, int],
+    marks: Mapping[tuple[str, Pair], None],
+) -> list[QuotaOf]:
     last = len(order)
     pairs = sorted({**node.subtree, **node.usage}, key=lambda one: (order.get(one, last), one))
     found = [
@@ -146,16 +154,19 @@ def _below(node: QuotaNode, depth: int, order: Mapping[Pair, int]) -> list[Quota
             parent=node.parent.name if node.parent is not None else "",
             weight=node.weight,
             share=share_of(node).value,
-            pairs=tuple(_use(node, pair) for pair in pairs),
+            pairs=tuple(
+                _use(node, pair, derived=node.is_queue and (node.name, pair) in marks)
+                for pair in pairs
+            ),
         )
     ]
     if not node.broken:
         for child in sorted(node.children, key=lambda one: (one.is_queue, one.name)):
-            found += _below(child, depth + 1, order)
+            found += _below(child, depth + 1, order, marks)
     return found
 
 
-def _use(node: QuotaNode, pair: Pair) -> PairUse:
+def _use(node: QuotaNode, pair: Pair, *, derived: bool) -> PairUse:
     return PairUse(
         flavor=pair.flavor,
         resource=pair.resource,
@@ -166,6 +177,7 @@ def _use(node: QuotaNode, pair: Pair) -> PairUse:
         most=node.potential(pair),
         borrowing_limit=node.borrowing.get(pair),
         lending_limit=node.lending.get(pair),
+        derived=derived,
     )
 
 

@@ -25,6 +25,7 @@ from stellwerk.core.model.reservations import HOLDERS, Holder, Reservation, Span
 from stellwerk.core.place.candidates import answers_to
 from stellwerk.core.place.change_verbs import BadChange, World, meant
 from stellwerk.core.place.changes import apply_changes
+from stellwerk.core.place.derived import derived
 from stellwerk.core.place.live_changes import fleet_of, with_fleet
 from stellwerk.core.place.reservable import Ask, chosen
 from stellwerk.core.place.room import capacity, fit
@@ -64,7 +65,7 @@ def with_quota(view: View, words: list[str]) -> View:
     name, flavor, (resource, given, written) = words[0], words[1], words[2].partition("=")
     if not given:
         raise BadChange(f"`{words[2]}` is no RESOURCE=N")
-    objects = view.queueing or QueueObjects()
+    objects = derived(view.queueing or QueueObjects(), [one.cluster for one in view.clusters])
     queues = {one.name: one for one in objects.queues}
     cohorts = {one.name: one for one in objects.cohorts}
     if name in queues:
@@ -119,7 +120,7 @@ def _quota_set(holder: HasQuota, flavor: str, resource: str, written: str) -> Ha
         if one.flavor != flavor:
             return one
         quotas = {
-            name: replace(quota, nominal=_amount(written, quota.nominal))
+            name: replace(quota, nominal=_amount(written, quota.nominal), derived=False)
             if _is(name, resource)
             else quota
             for name, quota in one.quotas.items()

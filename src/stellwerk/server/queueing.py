@@ -252,6 +252,7 @@ def pair_view(one: PairUse) -> models.PairView:
         borrowing_limit=_limit(one.borrowing_limit),
         lending_limit=_limit(one.lending_limit),
         used_share=one.used / one.quota if one.quota else None,
+        derived=one.derived,
     )
 
 

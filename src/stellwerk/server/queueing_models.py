@@ -147,7 +147,8 @@ class QueueRows(msgspec.Struct, frozen=True):
 
 class PairView(msgspec.Struct, frozen=True):
     """A flavor's resource at one queue or cohort. ``nominal`` "" = it has none by itself; limits
-    "" = there is none. ``borrowed`` is what is used beyond ``quota``.
+    "" = there is none. ``borrowed`` is what is used beyond ``quota``. ``derived`` = ``nominal``
+    follows from what the clusters have.
     """
 
     flavor: str
@@ -160,6 +161,7 @@ class PairView(msgspec.Struct, frozen=True):
     borrowing_limit: str
     lending_limit: str
     used_share: float | None
+    derived: bool = False
 
 
 class QuotaRow(msgspec.Struct, frozen=True):

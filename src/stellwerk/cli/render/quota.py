@@ -31,7 +31,7 @@ def _columns(terminal: Terminal) -> list[Column[Row]]:
         Column("flavor", "FLAVOR", lambda row: row.pair.flavor if row.pair else "-"),
         Column("resource", "RESOURCE", lambda row: row.pair.resource if row.pair else "-"),
         Column("used", "USED", lambda row: _used(row.pair, terminal)),
-        Column("nominal", "NOMINAL", lambda row: _or(row.pair, "nominal"), right=True),
+        Column("nominal", "NOMINAL", lambda row: _nominal(row.pair), right=True),
         Column("borrowed", "BORROWS", lambda row: _borrows(row.pair)),
         Column("lending", "LENDS", lambda row: _lends(row.pair)),
         Column("available", "CAN GET", lambda row: can_get(row.pair), right=True),
@@ -80,6 +80,11 @@ def can_get(pair: PairOf | None) -> str:
 
 def _or(pair: PairOf | None, field: str) -> str:
     return (getattr(pair, field) or "-") if pair is not None else "-"
+
+
+def _nominal(pair: PairOf | None) -> str:
+    """`8`, or `8 derived` where it follows from what the clusters have."""
+    return _or(pair, "nominal") + (" derived" if pair is not None and pair.derived else "")
 
 
 def _used(pair: PairOf | None, terminal: Terminal) -> Cell | str:

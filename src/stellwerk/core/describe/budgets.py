@@ -3,6 +3,7 @@
 import re
 
 from stellwerk.core.describe.aging import ANNOTATION as AGING
+from stellwerk.core.describe.derived_quota import ANNOTATION as DERIVED
 from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.model.budgets import PERIODS, Budget
 
@@ -41,7 +42,7 @@ def read_budgets(report: Report, node: Node, annotations: dict[str, str]) -> tup
 def _others(report: Report, place: Node, annotations: dict[str, str]) -> None:
     """Says of a slip in the annotation's name that it has no effect: a budget would be missed."""
     for name in annotations:
-        if name.startswith(OWN) and name not in {ANNOTATION, AGING}:
+        if name.startswith(OWN) and name not in {ANNOTATION, AGING, DERIVED}:
             path, message = f"metadata.annotations.{name}", f"`{name}` has no effect on a queue"
-            known = f"`{ANNOTATION}` and `{AGING}` are known"
+            known = f"`{ANNOTATION}`, `{AGING}` and `{DERIVED}` are known"
             report.notice("queue/annotation", place, path, message, known)

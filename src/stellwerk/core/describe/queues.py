@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stellwerk.core.describe.aging import read_aging
 from stellwerk.core.describe.bounds import Bounds
 from stellwerk.core.describe.budgets import read_budgets
+from stellwerk.core.describe.derived_quota import read_derived
 from stellwerk.core.describe.fields import Found, Reader, did_you_mean, read_map
 from stellwerk.core.describe.fleet_amounts import moment
 from stellwerk.core.describe.fleet_objects import Meta, meta
@@ -230,7 +231,8 @@ class Taker:
                 budgets = read_budgets(report, node, about.annotations)
                 aging = read_aging(report, node, about.annotations)
                 queue = replace(cluster_queue(report, name, spec, budgets), aging=aging)
-                return lambda: gathered.queues.append(queue)
+                own = read_derived(report, node, about.annotations, queue)
+                return lambda: gathered.queues.append(own)
             case "Cohort":
                 group = cohort(report, name, spec)
                 return lambda: gathered.cohorts.append(group)

@@ -57,11 +57,15 @@ class ResourceFlavor(Struct, frozen=True, omit_defaults=True):
 
 
 class Quota(Struct, frozen=True, omit_defaults=True):
-    """How much of a flavor's resource: its own, how much may be borrowed, how much is lent."""
+    """How much of a flavor's resource: its own, how much may be borrowed, how much is lent.
+
+    ``derived`` = its own follows from what the clusters have, whatever ``nominal`` was written.
+    """
 
     nominal: int
     borrowing: int | None = None
     lending: int | None = None
+    derived: bool = False
 
 
 class FlavorQuotas(Struct, frozen=True):

@@ -8,9 +8,9 @@ of its accelerators as ``stellwerk/accelerator`` and ``nvidia.com/gpu.product``.
 from __future__ import annotations
 
 from stellwerk.core.model.cluster import Cluster, Node
-from stellwerk.core.model.queueing import HOSTNAME
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.place.bounded import Bounded
+from stellwerk.core.place.carrying import carries
 from stellwerk.core.place.near import (
     ON_ONE_SWITCH,
     SWITCH,
@@ -21,8 +21,6 @@ from stellwerk.core.place.near import (
     own_labels,
 )
 from stellwerk.core.place.rooms import ClusterRoom
-
-ACCELERATOR, PRODUCT = "stellwerk/accelerator", "nvidia.com/gpu.product"
 
 
 class ByFlavor:
@@ -116,20 +114,10 @@ def _lacking(room: ClusterRoom, labels: Labels) -> tuple[str, ...]:
         known = tuple(
             f"{cluster.name}/{node.name}"
             for node in cluster.nodes
-            if left and not all(_carries(node, *one) for one in left)
+            if left and not all(carries(node, *one) for one in left)
         )
         room.whole.lacking[labels] = known
     return known
-
-
-def _carries(node: Node, key: str, value: str) -> bool:
-    if key == HOSTNAME:
-        return node.name == value
-    if key == ACCELERATOR:
-        return any(device.kind == value for device in node.devices)
-    if key == PRODUCT:
-        return any(device.product.replace(" ", "-") == value for device in node.devices)
-    return node.domains.get(key) == value
 
 
 def _carried_by(cluster: Cluster, labels: Labels) -> bool:

@@ -358,6 +358,7 @@ def quotas_of(view: View, memory: Memory, bounded: Bounded) -> Quotas | None:
             memory.generation += 1
             memory.forget_bound()
         return None
+    objects = memory.deriving.of(objects, [one.cluster for one in view.clusters])
     if memory.quota is None or memory.quota.objects is not objects:
         memory.quota = Quota(objects)
         memory.generation += 1

@@ -13,6 +13,7 @@ from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
+from stellwerk.core.place.derived import Deriving
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Credit, Ever, ever
 from stellwerk.core.place.near import Labels, Near, Where
@@ -187,9 +188,9 @@ class Memory:
     of its tree and of the rooms it can't start, and with which head, ``short`` the same where rooms
     don't matter, and ``told_bound`` when nothing new was to be told of it. At ``recheck`` somebody
     may be stopped for it who is spared; ``resting`` says that somebody could be, and so many were
-    on the cluster that nobody more may be for a while. ``asked`` is what quota said in which state of its tree,
-    ``aged`` the order of a shape's heads as they have risen, ``now_ms`` when all this was last
-    looked at.
+    on the cluster that nobody more may be for a while. ``asked`` is what quota said in which state
+    of its tree, ``aged`` the order of a shape's heads as they have risen, ``now_ms`` when all this
+    was last looked at.
     """
 
     def __init__(self) -> None:
@@ -199,6 +200,7 @@ class Memory:
         self._clusters: dict[str, _Remembered] = {}
         self._placements: object = None
         self.quota: Quota | None = None
+        self.deriving = Deriving()
         self.now_ms = 0
         self.short: dict[ShapeId, tuple[int, ...]] = {}
         self.bound: dict[ShapeId, tuple[int, ...]] = {}
