@@ -17,6 +17,7 @@ from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.place.change_verbs import BadChange, meant
+from stellwerk.core.place.derived import derived
 from stellwerk.core.preview import NOBODY, with_one_more, without
 from stellwerk.core.queueing_objects import QueueingNow, objects_after
 from stellwerk.core.queueing_preview import (
@@ -203,5 +204,8 @@ def _latest_ms(told: Forecast | None) -> int:
 
 def over_of(supposed: Supposed, work: Sequence[Workload]) -> list[OverQuota]:
     """Queues and cohorts that would use more than they may."""
-    before, after = (one.queueing or QueueObjects() for one in supposed[:2])
+    before, after = (
+        derived(one.queueing or QueueObjects(), [part.cluster for part in one.clusters])
+        for one in supposed[:2]
+    )
     return [over_view(one) for one in newly_over(before, after, work)] if before != after else []
