@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from stellwerk.core.checks import delay_ms, next_overdue_ms, overdue
 from stellwerk.core.forecast import forecast
 from stellwerk.core.future import Knowledge
+from stellwerk.core.in_line import in_line, quota_in
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.admission import AdmissionCheck, CheckWord
@@ -255,3 +256,19 @@ def test_a_wait_begins_when_it_is_said_and_not_with_the_last_fact() -> None:
     hall.now_ms += 3_600_000
     hall.fold(overdue(hall.state, hall.now_ms), "")
     assert hall.workload(key).not_before_ms == hall.now_ms + 15_000
+
+
+def test_what_waits_for_checks_alone_lacks_nothing() -> None:
+    """Nobody holds what it has already, and no change is tried for it."""
+    hall = a_checked_hall()
+    hall.submit(TWO, queue="team")
+    hall.settle()
+    say(hall, "w-00001", "budget", "Ready")
+    say(hall, "w-00001", "papers", "Ready")
+    hall.settle()
+    key = hall.submit(TWO, queue="team")
+    hall.settle()
+    view = hall.view()
+    found = in_line(view, key, quota_in(view))
+    assert found is not None
+    assert (found.place, found.narrow, found.contenders, found.ways) == (1, (), (), ())

@@ -39,6 +39,12 @@ def test_room_is_promised_shown_kept_and_given_up(stage: Stage) -> None:
     refused = stage.post("/v1/reservations", {**asked, "name": "more"})
     assert refused.status == 422
     assert "can give 1 of 3 CPUs" in refused.json["problems"][0]["message"]
+    assert "there is no LocalQueue exam" in made.json["note"]
+    wrong = {**asked, "release_ms": -1, "wanted": {"cpus_milli": 2000, "clusters": ["nix"]}}
+    problems = stage.post("/v1/reservations", wrong).json["problems"]
+    assert "given up before" in problems[0]["message"]
+    assert "another name" in problems[1]["help"]
+    assert problems[2]["help"].startswith("there is: ")
     [listed] = stage.get("/v1/reservations").json["items"]
     assert listed == stage.get("/v1/reservations/exam").json
     gone = ask(UnixConnection(stage.socket), "DELETE", "/v1/reservations/exam")

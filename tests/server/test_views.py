@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stellwerk.core.model.decisions import Candidate, Decision, Inputs, Shortfall
+from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import DecisionId, ShapeId
 from stellwerk.core.model.reasons import Reason
-from stellwerk.core.model.resources import Request, Shape
+from stellwerk.core.model.resources import Allocation, Request, Shape
 from stellwerk.core.model.workload import Phase, RunEnd
 from stellwerk.server import views
 from stellwerk.testing.builders import (
@@ -87,6 +88,18 @@ def test_reasons_are_told_worst_first_and_once(
 
     workload = msgspec.structs.replace(a_workload(phase=phase), reasons=own)
     assert [one.code for one in views.reasons_of(workload, waits)] == codes
+
+
+def test_what_a_check_said_before_is_no_reason_while_it_is_asked_anew() -> None:
+    """Then it waits for the answer, and for nothing else."""
+    import msgspec
+
+    said, waits = (Reason("check_retry", {"check": "budget"}),), (Reason("check_pending"),)
+    workload = msgspec.structs.replace(a_workload(phase="Pending"), reasons=said)
+    assert [one.code for one in views.reasons_of(workload, ())] == ["check_retry"]
+    claim = Claim(Allocation("lab", ()), Holding("team", {}), checks=("budget",))
+    asked = msgspec.structs.replace(workload, claim=claim)
+    assert [one.code for one in views.reasons_of(asked, waits)] == ["check_pending"]
 
 
 @pytest.mark.parametrize(

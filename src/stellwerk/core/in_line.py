@@ -107,9 +107,8 @@ def quota_in(view: View) -> Quota | None:
 def in_line(view: View, id: WorkloadId, quota: Quota | None, *, ways: bool = True) -> InLine | None:
     """How a workload stands that waits in a view; None if it isn't among those looked at.
 
-    ``quota`` is that of the view; it may be asked about many. One that has its quota and room, and
-    waits for checks alone, lacks nothing. Without ``ways`` only what it
-    lacks is told, and who holds that.
+    ``quota`` is that of the view; it may be asked about many. Without ``ways`` only what it lacks
+    is told, and who holds that; what waits for checks alone lacks nothing.
     """
     pairs = (_Mine(part, head) for part in view.shapes for head in part.heads if head.id == id)
     mine = next(pairs, None)

@@ -124,7 +124,8 @@ def reasons_of(workload: Workload, waits: Iterable[Reason], ahead: int = 0) -> l
     if workload.phase == "Pending" and workload.gate:
         return rendered(gate_reasons(workload))
     if workload.phase == "Pending":
-        found = [*own, *waits]
+        asked_anew = workload.claim is not None
+        found = [*(one for one in own if not asked_anew or one.code != "check_retry"), *waits]
         if ahead:
             found.append(Reason("behind", {"ahead": ahead, "queue": workload.queue}))
         return rendered(found if any(found) else [Reason("not_planned")])

@@ -196,10 +196,13 @@ def _lines(now: ReservationNow) -> list[str]:
     more = len(one.spans) - TIMES_SHOWN
     if more > 0:
         lines.append(f"and {more} times more, until {moment(one.spans[-1].until_ms)}")
+    if now.note:
+        lines.append(f"note: {now.note}")
     if one.broken:
         lines.append(f"can't be kept as things are: {one.broken}")
     if now.running:
-        lines.append(f"running in it: {', '.join(now.running)}")
+        what = "running in it" if now.open else "of its holder and there already"
+        lines.append(f"{what}: {', '.join(now.running)}")
     if now.leaving:
         lines.append(f"has to go before it begins, and is told in time: {', '.join(now.leaving)}")
     return lines

@@ -122,13 +122,15 @@ class ReservationWish(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ReservationNow(Struct, frozen=True, omit_defaults=True):
     """A reservation as it stands. ``running`` are its holder's runs in it, ``leaving`` those of
-    others that are stopped before it begins (all by name).
+    others that are stopped before it begins (all by name). ``note`` says why nobody's work could
+    start in it ("" = nothing speaks against it).
     """
 
     reservation: Reservation
     open: bool = False
     running: list[str] = []
     leaving: list[str] = []
+    note: str = ""
 
 
 class ReservationList(Struct, frozen=True):

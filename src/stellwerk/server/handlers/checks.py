@@ -10,7 +10,7 @@ from msgspec import Meta
 from stellwerk.core.model.admission import CheckWord
 from stellwerk.core.model.commands import SetCheck
 from stellwerk.core.model.errors import StellwerkError
-from stellwerk.core.model.workload import Workload
+from stellwerk.core.model.workload import ENDED, Workload
 from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
 from stellwerk.server.models import Changed
 from stellwerk.server.seeing import AnyRequest
@@ -48,9 +48,14 @@ def _must_be_asked(workload: Workload, check: str) -> None:
     names = [one.name for one in workload.checks] if asked else []
     if check in names:
         return
-    listed = f"it is asked about by {', '.join(names)}" if names else "no check is asked about it"
     message = f"the check `{check}` isn't asked about {workload.name} now"
-    raise StellwerkError.of("phase/not-asked", message, f"{listed}; `stw show {workload.name}`")
+    if names:
+        help = f"asked are {', '.join(names)}"
+    elif workload.phase in ENDED:
+        help = f"it is over: `stw show {workload.name}`"
+    else:
+        help = f"checks are asked when it has quota and room: `stw explain {workload.name}`"
+    raise StellwerkError.of("phase/not-asked", message, help)
 
 
 HANDLERS = [set_check]
