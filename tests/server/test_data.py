@@ -12,7 +12,7 @@ from stellwerk.core.inventory.caches import held_of
 from stellwerk.core.model.reports import ClusterReport
 from stellwerk.drivers.agents.checkpoint_places import Place
 from stellwerk.drivers.agents.hands import refusal_of
-from stellwerk.runtime import hub_cache, hub_hand, hub_removing
+from stellwerk.runtime import hub_cache, hub_hand, hub_passing, hub_removing
 from stellwerk.runtime.hand_files import FileTrouble, Here
 from stellwerk.runtime.hub_cache import HubCache
 from stellwerk.server.reading import read_item
@@ -21,7 +21,7 @@ from tests.runtime.hub import COMMIT, OTHER, make_repo
 from tests.server.stage import Stage
 
 WORDS = f"hf://datasets/lab/words@{COMMIT}"
-FILES = {"README.md": b"# words", "data/train.bin": b"words" * 300_000}
+FILES = {"README.md": b"# words", "data/train.bin": b"words" * 1_000_000}
 NODES = ("pc1", "pc2", "pc3")
 
 
@@ -40,7 +40,8 @@ class Pc(Place):
         self, op: str, timeout_s: float = 0, **fields: Any
     ) -> tuple[dict[str, Any], bytes]:
         del timeout_s
-        operation = {**hub_hand.OPERATIONS, **hub_removing.OPERATIONS}[op]
+        known = {**hub_hand.OPERATIONS, **hub_removing.OPERATIONS, **hub_passing.OPERATIONS}
+        operation = known[op]
         data = fields.pop("data", b"")
         try:
             return operation(self.here, fields, data)
@@ -128,6 +129,7 @@ def test_data_goes_round_a_room(room: Room) -> None:
     _, second, third = room.copies()
     for one in (second, third):
         assert (one["state"], one["total_bytes"], one["done_bytes"]) == ("done", size, size)
+        assert one["note"].startswith("through the server")  # one machine has all addresses here
     room.look()
     room.stage.until(lambda: room.there() == dict.fromkeys(NODES, "proved"), "all have it")
     assert room.ask("stage").json["items"] == []

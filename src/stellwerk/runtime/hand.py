@@ -54,7 +54,7 @@ _WAITING = 16
 
 
 _SLOW = {"left", "strays", "sweep", "settled", "hold", "lend", "put_in_place", "reach_out"}
-_SLOW |= {"hub_list", "hub_keep", "hub_link", "hub_remove"}
+_SLOW |= {"hub_list", "hub_keep", "hub_link", "hub_remove", "hub_take"}
 
 
 def _operation(op: str) -> Optional[Operation]:
@@ -71,6 +71,10 @@ def _operation(op: str) -> Optional[Operation]:
         from .hand_reaching import reach_out
 
         return reach_out
+    if op in {"hub_lend", "hub_unlend", "hub_take"}:
+        from .hub_passing import OPERATIONS as PASSING
+
+        return PASSING[op]
     if op == "hub_remove":
         from .hub_removing import OPERATIONS as OF_HUB_TOO
 

@@ -70,7 +70,7 @@ def commit_of(head: JSONObject, field: str = "commit") -> str:
     return commit
 
 
-def _blob(name: object) -> str:
+def blob_of(name: object) -> str:
     if not isinstance(name, str) or BLOB.fullmatch(name) is None:
         raise FileTrouble("bad_request", f"`{name}` is no name of content")
     return name
@@ -133,7 +133,7 @@ def target_of(link: str) -> str:
 def read(here: Here, head: JSONObject, _data: bytes) -> Answer:
     """Bytes of content from `offset` on; of a hole in a file only how long it is."""
     repo = repo_of(here, head)
-    path = repo.at("blobs", _blob(head.get("blob"))) if head.get("blob") else ""
+    path = repo.at("blobs", blob_of(head.get("blob"))) if head.get("blob") else ""
     if not path:
         path = repo.at("trees", f"{commit_of(head, 'tree')}.json")
     offset = int(head["offset"])
@@ -209,7 +209,7 @@ def let_go(repo: Repo) -> None:
         os.close(descriptor)
 
 
-def _locked(here: Here, head: JSONObject) -> Repo:
+def locked(here: Here, head: JSONObject) -> Repo:
     repo = repo_of(here, head)
     if repo.top not in _LOCKS:
         raise FileTrouble("not_begun", f"nobody has begun to write {repo.name}")
@@ -221,7 +221,7 @@ def lacks(here: Here, head: JSONObject, _data: bytes) -> Answer:
     repo = repo_of(here, head)
     found = []
     for name, size in head["blobs"]:
-        there = size_of(repo.at("blobs", _blob(name)))
+        there = size_of(repo.at("blobs", blob_of(name)))
         if there != size:
             begun = size_of(repo.at("blobs", name + PART))
             there = begun if begun is not None and begun < size else 0
@@ -238,7 +238,7 @@ def size_of(path: str) -> Optional[int]:
 
 def write(here: Here, head: JSONObject, data: bytes) -> Answer:
     """The next part of content that isn't whole yet."""
-    path = _locked(here, head).at("blobs", _blob(head.get("blob")) + PART)
+    path = locked(here, head).at("blobs", blob_of(head.get("blob")) + PART)
     offset = int(head["offset"])
     with open(path, "r+b" if offset else "wb") as file:
         zeros = int(head.get("zeros") or 0)
@@ -252,7 +252,7 @@ def write(here: Here, head: JSONObject, data: bytes) -> Answer:
 
 def keep(here: Here, head: JSONObject, _data: bytes) -> Answer:
     """Take content over under its name, if that is its hash."""
-    repo, name, size = _locked(here, head), _blob(head.get("blob")), int(head["size"])
+    repo, name, size = locked(here, head), blob_of(head.get("blob")), int(head["size"])
     path = repo.at("blobs", name)
     if not size and not os.path.exists(path + PART):
         with open(path + PART, "wb"):
@@ -280,10 +280,10 @@ def _hash(path: str, name: str) -> str:
 
 def link(here: Here, head: JSONObject, _data: bytes) -> Answer:
     """Name files of a commit, whose content is there."""
-    repo, commit = _locked(here, head), commit_of(head)
+    repo, commit = locked(here, head), commit_of(head)
     for path, blob, size in head["files"]:
         target = repo.at("snapshots", commit, _inside(path))
-        content = repo.at("blobs", _blob(blob))
+        content = repo.at("blobs", blob_of(blob))
         if size_of(content) != size:
             raise FileTrouble("content_missing", f"the content of {path} isn't there")
         leads_to = os.path.relpath(content, os.path.dirname(target))
@@ -299,7 +299,7 @@ def link(here: Here, head: JSONObject, _data: bytes) -> Answer:
 
 def seal(here: Here, head: JSONObject, data: bytes) -> Answer:
     """Take over the list of a commit's files, and the names that it had where it comes from."""
-    repo, commit = _locked(here, head), commit_of(head)
+    repo, commit = locked(here, head), commit_of(head)
     offset, size = int(head.get("offset") or 0), int(head.get("size") or 0)
     if size:
         os.makedirs(repo.at("trees"), exist_ok=True)

@@ -24,6 +24,7 @@ from stellwerk.drivers.agents.hub_copying import FarHub, OwnHub, copy, look
 from stellwerk.drivers.base import DriverError
 from stellwerk.server import data_there
 from stellwerk.server.data_there import Spot, read_name, spots_of
+from stellwerk.server.data_way import make_way
 from stellwerk.server.machines import Watches
 from stellwerk.server.services import Services
 
@@ -33,6 +34,7 @@ KEPT = 200
 """So many copies are remembered."""
 TOLD_EVERY_BYTES = 8 * 2**20
 _NOT_PROVED = "its list of files isn't there, so that nobody can prove it whole"
+_NO_WAY = "through the server, as these machines don't reach each other"
 _HELP = {
     "data/no-room": "`stw data rm` makes room, or ask with a smaller `--keep-free`",
     "data/disk-full": "`stw data rm` makes room; what has come is gone on from",
@@ -130,10 +132,14 @@ class Copies:
                     log.warning("copy of %s to %s: %s", row.data, row.node, one.message)
                     self._say(row.id, state="failed", code=one.code, message=one.message,
                               help=one.help)  # fmt: skip
-                except BaseException as error:
+                except asyncio.CancelledError:
                     self._say(row.id, state="failed", code="data/cut", help="ask again",
-                              message=f"the copy was cut off: {type(error).__name__}")  # fmt: skip
+                              message="the server ended")  # fmt: skip
                     raise
+                except Exception as error:
+                    log.exception("a fault while %s was copied to %s", row.data, row.node)
+                    self._say(row.id, state="failed", code="internal", help="ask again",
+                              message=f"a fault of the server: {error!r:.200}")  # fmt: skip
                 else:
                     self._say(row.id, state="done")
                 finally:
@@ -157,9 +163,13 @@ class Copies:
                 self._say(row.id, done_bytes=done, total_bytes=total)
 
         self._say(row.id, total_bytes=sum(wanted.blobs.values()))
-        await copy(from_there, to_there, wanted, wish.keep_free_bytes, moved)
-        if wanted.whole != "proved":
-            self._say(row.id, note=_NOT_PROVED)
+        addresses = [source.node.address] if source.node.address else []
+        way = await asyncio.to_thread(make_way, addresses, self._services.clock.now_ms())
+        await copy(from_there, to_there, wanted, wish.keep_free_bytes, moved, way)
+        notes = [] if wanted.whole == "proved" else [_NOT_PROVED]
+        if way is not None and not way.is_open:
+            notes.append(_NO_WAY)
+        self._say(row.id, note="; ".join(notes))
         await self._look_again(row.cluster)
 
     async def _look_again(self, cluster: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from stellwerk.drivers.agents.checkpoint_places import TOO_OLD, Place
 from stellwerk.drivers.base import DriverError
-from stellwerk.runtime import hub_hand, hub_removing
+from stellwerk.runtime import hub_hand, hub_passing, hub_removing
 from stellwerk.runtime.files import Places
 from stellwerk.runtime.hand_files import FileTrouble, Here
 from stellwerk.runtime.messages import PIECE
@@ -21,6 +21,10 @@ UNDER_WAY = 8
 LONG_S = 3_600.0
 """To look through, check or remove all of a large one."""
 BLOBS_AT_ONCE = 500
+LARGE_BYTES = 4 * 2**20
+LOOK_EVERY_S = 0.5
+DAY_S = 24 * 3_600.0
+NO_WAY = (f"runtime/{hub_passing.NO_WAY}", "data/runtime-too-old")
 
 
 class Asks(Protocol):
@@ -68,9 +72,10 @@ class OwnHub:
     ) -> dict[str, Any]:
         """Does itself what a hand would do."""
         del timeout_s
-        operation = {**hub_hand.OPERATIONS, **hub_removing.OPERATIONS}[op]
+        operation = _OPERATIONS[op]
         try:
-            async with self._in_turn:  # pieces are written in the order in which they come
+            async with self._in_turn if op == "hub_write" else contextlib.nullcontext():
+                # pieces are written in the order in which they come
                 head, behind = await asyncio.to_thread(operation, self._here, fields, data)
         except FileTrouble as trouble:
             raise DriverError(f"runtime/{trouble.code}", trouble.message, final=True) from trouble
@@ -82,10 +87,28 @@ class OwnHub:
         return {**head, "data": behind}
 
 
+_OPERATIONS = {**hub_hand.OPERATIONS, **hub_removing.OPERATIONS, **hub_passing.OPERATIONS}
+
+
 class _Own(Here):
     def __init__(self, home: str) -> None:
         self.home = home
         self.places = Places(f"{home}/runtime")
+
+
+class Way:
+    """How one machine gets content from another without us between them, for one copy.
+
+    ``is_open`` is false where there is none, and as soon as there turned out to be none.
+    """
+
+    def __init__(self, certificate: str, key: str, word: str, addresses: Sequence[str]) -> None:
+        self.certificate = certificate
+        self.key = key
+        self.word = word
+        self.addresses = list(addresses)
+        self.port = 0
+        self.is_open = False
 
 
 class Wanted(NamedTuple):
@@ -126,18 +149,19 @@ async def copy(
     wanted: Wanted,
     keep_free: int | None,
     moved: Callable[[int, int], None],
+    way: Way | None = None,
 ) -> int:
     """Has the target take over all that it lacks; gives the bytes that were moved.
 
-    ``moved`` hears how much of it is there, of how much. Raises DriverError; what has come by then
-    is gone on from the next time.
+    ``moved`` hears how much of it is there, of how much. Large files go the ``way`` from machine to
+    machine, if there is one. Raises DriverError; what has come by then is gone on from.
     """
     name = wanted.name
     blobs = wanted.blobs
     there = await _lacks(target, name, blobs)
     total, done = sum(blobs.values()), sum(there.values())
     moved(done, total)
-    async with _writing(target, name, total - done, keep_free):
+    async with _writing(target, name, total - done, keep_free), _lent(source, name, way):
         there = await _lacks(target, name, blobs)
         done = begun = sum(there.values())
         for blob, size in blobs.items():
@@ -147,7 +171,9 @@ async def copy(
                 def tell(so_far: int, before: int = before) -> None:
                     moved(before + so_far, total)
 
-                await _copy_one(source, target, name, blob, there[blob], size, tell)
+                if not await _took(target, name, blob, there[blob], size, tell, way):
+                    await _copy_one(source, target, name, blob, there[blob], size, tell)
+                await target.ask("hub_keep", name=name, blob=blob, size=size, timeout_s=LONG_S)
                 done += size - there[blob]
         await _name_files(target, wanted)
         await _seal(source, target, wanted)
@@ -174,6 +200,58 @@ async def _writing(
     finally:
         with contextlib.suppress(DriverError):  # with its connection the lock is free anyway
             await target.ask("hub_end", name=name)
+
+
+@contextlib.asynccontextmanager
+async def _lent(source: Asks, name: str, way: Way | None) -> AsyncIterator[None]:
+    """Lets the source give what it has to who knows the word, meanwhile."""
+    if way is not None:
+        with contextlib.suppress(DriverError):  # then it goes through here
+            told = await source.ask(
+                "hub_lend", name=name, certificate=way.certificate, key=way.key, word=way.word
+            )
+            way.port, way.is_open = int(told["port"]), True
+            way.addresses += [one for one in told["addresses"] if one not in way.addresses]
+    try:
+        yield
+    finally:
+        if way is not None and way.port:
+            with contextlib.suppress(DriverError):  # with its connection it is over anyway
+                await source.ask("hub_unlend", word=way.word)
+
+
+async def _took(
+    target: Asks,
+    name: str,
+    blob: str,
+    offset: int,
+    size: int,
+    moved: Callable[[int], None],
+    way: Way | None,
+) -> bool:
+    """Whether the target got the rest of a large file by itself."""
+    if way is None or not way.is_open or size - offset < LARGE_BYTES:
+        return False
+    taking = asyncio.ensure_future(
+        target.ask(
+            "hub_take", name=name, blob=blob, offset=offset, size=size, port=way.port,
+            addresses=way.addresses, certificate=way.certificate, word=way.word, timeout_s=DAY_S,
+        )
+    )  # fmt: skip
+    try:
+        while not (await asyncio.wait([taking], timeout=LOOK_EVERY_S))[0]:
+            there = await _lacks(target, name, {blob: size})
+            moved(max(0, there[blob] - offset))
+        await taking
+    except DriverError as error:
+        if error.code not in NO_WAY:
+            raise
+        way.is_open = False
+        return False
+    finally:
+        await _drop([taking])
+    moved(size - offset)
+    return True
 
 
 async def _copy_one(
@@ -215,7 +293,6 @@ async def _copy_one(
             await writing.pop(0)
     finally:
         await _drop([task for _, task in reading] + writing)
-    await target.ask("hub_keep", name=name, blob=blob, size=size, timeout_s=LONG_S)
 
 
 async def _drop(tasks: Sequence[asyncio.Task[Any]]) -> None:
