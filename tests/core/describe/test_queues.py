@@ -197,7 +197,8 @@ items:
   fairSharing: {preemptionStrategies: [LessThanInitialShare]}
   admissionFairSharing: {usageHalfLifeTime: 168h, resourceWeights: {cpu: 0}}
   webhook: {port: 9443}
-  waitForPodsReady: {requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3}}
+  waitForPodsReady:
+    {requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3}, blockAdmission: true}
 - {apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {x: 1}}
 """
     found = read(text)
@@ -212,7 +213,8 @@ items:
     assert objects.settings.requeuing == Requeuing(limit=3, to_the_back=False)
     assert objects.settings.past_use is not None
     assert objects.settings.past_use.half_life_ms == 168 * 3_600_000
-    assert [one.code for one in found.notices] == ["spec/ignored"]
+    assert [one.code for one in found.notices] == ["spec/ignored"] * 2
+    assert "has no effect here" in found.notices[0].message
 
 
 SLIPS = [
@@ -325,3 +327,20 @@ def test_one_slip_is_told_once() -> None:
     """A quota that can't be read isn't told to be missing as well."""
     assert len(told(read(QUEUE.replace("nominalQuota: 500m", "nominalQuota: -1")))) == 1
     assert len(told(read(QUEUE.replace("lendingLimit: 6", "lendingLimit: x")))) == 1
+
+
+@pytest.mark.parametrize(
+    ("was", "group"),
+    [
+        ("{required: rack}", "{required: rack, podSetGroupName: both}"),
+        (
+            "topologyRequest: {required: rack}\n    template:\n",
+            "template:\n      metadata: {annotations: {kueue.x-k8s.io/podset-group-name: both}}\n",
+        ),
+    ],
+)
+def test_sets_of_pods_that_are_to_be_packed_as_one_are_refused(was: str, group: str) -> None:
+    """They would be torn apart otherwise, and nobody told."""
+    [problem] = read(WORKLOAD.replace(was, group)).problems
+    assert problem.code == "queue/topology"
+    assert "of the group `both`" in problem.message

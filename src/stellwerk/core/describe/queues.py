@@ -289,6 +289,10 @@ def _created(report: Report, node: Node) -> tuple[int, str]:
     return at or 0, (uid.text or "") if uid is not None else ""
 
 
+NO_EFFECT = ("blockAdmission", "recoveryTimeout")
+"""What of `waitForPodsReady` changes nothing here."""
+
+
 def _settings(report: Report, found: Found) -> QueueSettings:
     settings = QueueSettings()
     fair, past = found.get("fairSharing"), found.get("admissionFairSharing")
@@ -300,6 +304,11 @@ def _settings(report: Report, found: Found) -> QueueSettings:
             strategies=tuple(given) if given else settings.strategies,
         )
     ready = found.get("waitForPodsReady")
+    for name in NO_EFFECT if ready is not None else ():
+        if ready.get(name) not in {None, False, "false"}:
+            path = f"waitForPodsReady.{name}"
+            message = "this has no effect here: work starts as soon as it has quota and room"
+            report.notice("spec/ignored", ready.place(name), path, message)
     if ready is not None and ready.get("timeout") is not None:
         within_ms = _span(report, ready, "waitForPodsReady", "timeout", "0s")
         settings = msgspec.structs.replace(settings, ready_within_ms=within_ms)

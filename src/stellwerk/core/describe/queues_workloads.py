@@ -27,6 +27,7 @@ from stellwerk.core.describe.nodes import Node, Report
 from stellwerk.core.describe.queues_fields import most, quantity, taint, toleration
 from stellwerk.core.describe.selectors import requirement, texts
 from stellwerk.core.model.nearness import (
+    GROUP_LABEL,
     SLICE_LEVEL_LABEL,
     SLICE_SIZE_LABEL,
     SPOT_LABELS,
@@ -124,11 +125,20 @@ def _topology(report: Report, node: Node, path: str) -> TopologyRequest | None:
         "unconstrained": boolean,
         "podSetSliceRequiredTopology": filled_text,
         "podSetSliceSize": integer(1),
+        "podSetGroupName": text,
     }
     found = read_map(report, node, path, fields, unknown=_passed_over)
+    _no_group(report, node, path, found.get("podSetGroupName"))
     given = {name: found.get(name) for name in SPOT_LABELS}
     return _spot(report, node, path, given, found.get("podSetSliceRequiredTopology", ""),
                  found.get("podSetSliceSize", 1))  # fmt: skip
+
+
+def _no_group(report: Report, node: Node, path: str, group: str | None) -> None:
+    """Several pod sets that are packed as one; better refused than torn apart in silence."""
+    if group:
+        message = f"`{path}` is of the group `{group}`: sets of pods are placed one by one here"
+        report.problem("queue/topology", node, path, message, "leave the group out")
 
 
 def _spot(
@@ -153,6 +163,7 @@ def _by_annotations(
     size = annotations.get(SLICE_SIZE_LABEL, "1")
     given = {name: annotations.get(key) for name, key in SPOT_LABELS.items()}
     inner = annotations.get(SLICE_LEVEL_LABEL, "")
+    _no_group(report, node, path, annotations.get(GROUP_LABEL))
     return _spot(report, node, path, given, inner, int(size) if size.isdigit() and int(size) else 1)
 
 
@@ -374,7 +385,14 @@ _REQUEUING = _loose(
 CONFIGURATION: dict[str, Reader] = {
     "fairSharing": _FAIR,
     "admissionFairSharing": _PAST_USE,
-    "waitForPodsReady": _loose({"timeout": plain, "requeuingStrategy": _REQUEUING}),
+    "waitForPodsReady": _loose(
+        {
+            "timeout": plain,
+            "requeuingStrategy": _REQUEUING,
+            "blockAdmission": plain,
+            "recoveryTimeout": plain,
+        }
+    ),
 }
 
 

@@ -13,6 +13,7 @@ SPOT_LABELS: dict[Spot, str] = {
 }
 SLICE_LEVEL_LABEL = "kueue.x-k8s.io/podset-slice-required-topology"
 SLICE_SIZE_LABEL = "kueue.x-k8s.io/podset-slice-size"
+GROUP_LABEL = "kueue.x-k8s.io/podset-group-name"
 
 
 class TopologyRequest(Struct, frozen=True, omit_defaults=True):
