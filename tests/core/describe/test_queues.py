@@ -198,7 +198,8 @@ items:
   admissionFairSharing: {usageHalfLifeTime: 168h, resourceWeights: {cpu: 0}}
   webhook: {port: 9443}
   waitForPodsReady:
-    {requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3}, blockAdmission: true}
+    {requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3}, blockAdmission: true,
+     recoveryTimeout: [1]}
 - {apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {x: 1}}
 """
     found = read(text)
@@ -213,7 +214,7 @@ items:
     assert objects.settings.requeuing == Requeuing(limit=3, to_the_back=False)
     assert objects.settings.past_use is not None
     assert objects.settings.past_use.half_life_ms == 168 * 3_600_000
-    assert [one.code for one in found.notices] == ["spec/ignored"] * 2
+    assert [one.code for one in found.notices] == ["spec/ignored"] * 3
     assert "has no effect here" in found.notices[0].message
 
 

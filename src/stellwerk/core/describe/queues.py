@@ -305,7 +305,7 @@ def _settings(report: Report, found: Found) -> QueueSettings:
         )
     ready = found.get("waitForPodsReady")
     for name in NO_EFFECT if ready is not None else ():
-        if ready.get(name) not in {None, False, "false"}:
+        if ready.get(name, False) and ready.get(name) != "false":
             path = f"waitForPodsReady.{name}"
             message = "this has no effect here: work starts as soon as it has quota and room"
             report.notice("spec/ignored", ready.place(name), path, message)
