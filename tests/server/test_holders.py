@@ -78,3 +78,16 @@ def test_who_was_promised_room_is_passed_by_nobody() -> None:
     hall.cycle()
     assert hall.workload(high).claim is not None
     assert passed_until_ms(hall.view(), hall.workload(high), later) is None
+
+
+def test_in_a_strict_queue_nobody_passes() -> None:
+    """So nothing is told of when others may; in another queue it is."""
+    for strategy, passes in (("StrictFIFO", False), ("BestEffortFIFO", True)):
+        hall = a_hall(a_queue("team", 4, strategy=strategy))  # type: ignore[arg-type]
+        low = [hall.submit(TWO, queue="team") for _ in range(2)]
+        hall.settle()
+        late = hall.submit(TWO, queue="team")
+        here = CandidateView("lab", 0, "2 CPUs", "later", [], [], {}, 0)
+        later = DecisionView("d-1", 0, 0, [here], None, None, [], {})
+        assert (passed_until_ms(hall.view(), hall.workload(late), later) is not None) == passes
+        assert len(hall.running()) == len(low)

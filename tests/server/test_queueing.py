@@ -171,3 +171,60 @@ def test_a_check_is_answered_over_the_api(stage: Stage) -> None:
     [said] = stage.get(path).json["checks"]
     assert (said["state"], said["message"]) == ("Ready", "fine")
     assert said["by"]
+
+
+def faults(told: dict[str, Any]) -> list[tuple[str, str, int]]:
+    """What is wrong: code, field, line."""
+    return [(one["code"], one["path"], one["line"]) for one in told["problems"]]
+
+
+def test_bad_input_is_told_by_its_field_and_stops_nobody_else(stage: Stage) -> None:
+    """Each by itself beside a queue that works; what is refused changes nothing there."""
+    apply(stage, HERE + queue("team", 3))
+    loop = obj("Cohort", "a", "parentName: b") + obj("Cohort", "b", "parentName: a")
+    cycle = ("queue/cohort-cycle", "spec.parentName")
+    assert cycle in [one[:2] for one in faults(apply(stage, loop, 422))]
+    quota = "[{name: here, resources: [{name: RESOURCE, nominalQuota: 1}]}]"
+    groups = ", ".join(
+        f"{{coveredResources: [{name}], flavors: {quota.replace('RESOURCE', name)}}}"
+        for name in ("cpu", "memory")
+    )
+    twice = obj("ClusterQueue", "x", f"resourceGroups: [{groups}]")
+    where = "spec.resourceGroups[1].flavors[0].name"
+    assert faults(apply(stage, twice, 422)) == [("queue/twice", where, 2)]
+    where = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"
+    for amount in ("-1", "1e40", "much", ".nan", "[1]"):
+        told = apply(stage, queue("team", 3).replace("Quota: 3", f"Quota: {amount}"), 422)
+        assert [one[1:] for one in faults(told)] == [(where, 2)], amount
+    lost = obj("LocalQueue", "lost", "clusterQueue: nowhere")
+    closed = queue("closed", 1).replace("{}", "{matchLabels: {team: nobody}}")
+    notes = {one["code"]: one["path"] for one in apply(stage, lost + closed)["notices"]}
+    assert notes["queue/points-nowhere"] == "spec.clusterQueue"
+    waiting = {}
+    for name, code in (("lost", "queue_missing"), ("closed", "queue_namespace")):
+        text = f"resources: {{cpus: 1, labels: {{stellwerk/queue: {name}}}}}\nrun: 'true'\n"
+        sent = stage.post("/v1/workloads", {"text": text, "file": "job.yaml"}).json["name"]
+        waiting[sent] = code
+    first = [submit(stage) for _ in range(3)]
+    for one in first:
+        stage.started(one["id"])
+    for name, code in waiting.items():
+        told = stage.get(f"/v1/workloads/{name}").json
+        assert [reason["code"] for reason in told["reasons"]] == [code]
+    apply(stage, queue("team", 1) + queue("next", 1))
+    late = submit(stage)["name"]
+    assert [look(stage, one)["phase"] for one in first] == ["Starting"] * 3
+    keys = [{"kind": kind, "name": "team"} for kind in ("ClusterQueue", "LocalQueue")]
+    gone = {"objects": keys, "force": True}
+    assert stage.post("/v1/queueing/objects/delete", gone).status == 200
+    text = "resources: {cpus: 1, labels: {stellwerk/queue: next}}\nrun: 'true'\n"
+    stage.started(stage.post("/v1/workloads", {"text": text, "file": "job.yaml"}).json["id"])
+    told = stage.get(f"/v1/workloads/{late}").json
+    assert [reason["code"] for reason in told["reasons"]] == ["queue_missing"]
+    assert [look(stage, one)["runs"][-1]["phase"] for one in first] == ["Starting"] * 3
+
+
+def look(stage: Stage, one: dict[str, Any]) -> dict[str, Any]:
+    """A workload as it is now."""
+    told: dict[str, Any] = stage.get(f"/v1/workloads/{one['name']}").json
+    return told

@@ -4,7 +4,7 @@ Whether objects can stand beside each other was looked at before, with the place
 it is asked once more, since others may have been applied meanwhile.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.errors import Problem
 from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.queue_object import KeptObject, ObjectKey, QueueObject
-from stellwerk.core.model.queueing import QueueObjects, ResourceGroup
+from stellwerk.core.model.queueing import QueueObjects, ResourceGroup, Strategy
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import named
 from stellwerk.core.model.workload import Workload
@@ -128,9 +128,23 @@ def moved(
 
 def doors_of(state: State) -> dict[ShapeId, ObjectKey]:
     """The LocalQueue that the work of each shape asks for, whether there is one or not."""
-    return {
-        id: ObjectKey("LocalQueue", *named(queue.shape.queue)) for id, queue in state.shapes.items()
-    }
+    kept = state.queueing.kept
+    return {id: door_of(kept, queue.shape.queue) for id, queue in state.shapes.items()}
+
+
+def door_of(known: Container[ObjectKey], queue: str) -> ObjectKey:
+    """The LocalQueue that a shape's queue means: of its own namespace, else of `default`."""
+    own = ObjectKey("LocalQueue", *named(queue))
+    shared = own._replace(namespace=DEFAULT_NAMESPACE)
+    return shared if own not in known and shared in known else own
+
+
+def strategy_of(objects: QueueObjects, queue: str) -> Strategy | None:
+    """How the ClusterQueue behind a shape's queue orders its work; None = there is none."""
+    doors = {ObjectKey("LocalQueue", one.namespace, one.name): one for one in objects.local_queues}
+    local = doors.get(door_of(doors, queue))
+    found = (one.strategy for one in objects.queues if local and one.name == local.queue)
+    return next(found, None)
 
 
 def in_use(

@@ -27,6 +27,7 @@ from stellwerk.server.policy import Policy, Refused, may_have_priority
 from stellwerk.server.queue_choice import (
     class_of,
     class_problems,
+    in_own_queue,
     label_problems,
     queue_problems,
     with_class,
@@ -151,7 +152,7 @@ def accept(item: SubmitItem, read: ReadItem, around: Surroundings) -> Accepted:
         raise StellwerkError(problems)
     found = read(item)
     lowered = with_class(lower(found.task), found.task, around.priority_classes)
-    lowered = belonging(lowered, around, problems, item.file)
+    lowered = in_own_queue(belonging(lowered, around, problems, item.file), around.queues)
     if item.in_place:
         lowered = stay_here(lowered, around.clusters, problems)
     mounted = Mounted()

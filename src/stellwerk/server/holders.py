@@ -13,6 +13,7 @@ from stellwerk.core.model.resources import Allocation
 from stellwerk.core.model.workload import Workload
 from stellwerk.core.place.amounts import amount
 from stellwerk.core.plan import KEPT_AT_ONCE, OVERTAKEN_MS
+from stellwerk.core.queueing_objects import strategy_of
 from stellwerk.core.view import View
 from stellwerk.server.models import DecisionView
 from stellwerk.server.outlook import knowledge
@@ -83,9 +84,10 @@ def passed_until_ms(view: View, waiting: Workload, decision: DecisionView | None
     """Until when smaller work may pass what waits for room; from then on it is kept for it.
 
     None where no cluster could have the room, for one to which it was promised, and for those
-    that are after others of their shape or after as many as room is kept for.
+    that are after others of their shape or after as many as room is kept for. In a StrictFIFO queue
+    nobody passes.
     """
-    if waiting.claim is not None:
+    if waiting.claim is not None or _is_strict(view, waiting):
         return None
     has_place = decision is not None and any(one.verdict == LATER for one in decision.candidates)
     heads = sorted(
@@ -98,6 +100,13 @@ def passed_until_ms(view: View, waiting: Workload, decision: DecisionView | None
             return until_ms if overdue < KEPT_AT_ONCE or until_ms > view.now_ms else None
         overdue += until_ms <= view.now_ms
     return None
+
+
+def _is_strict(view: View, waiting: Workload) -> bool:
+    shape = next((one.shape for one in view.shapes if one.id == waiting.shape), None)
+    if view.queueing is None or shape is None:
+        return False
+    return strategy_of(view.queueing, shape.queue) == "StrictFIFO"
 
 
 def _held(allocation: Allocation, lacks: Mapping[str, None]) -> dict[str, int]:

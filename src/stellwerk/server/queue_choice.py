@@ -32,6 +32,16 @@ def queue_names(objects: QueueObjects) -> tuple[str, ...]:
     return tuple(dict.fromkeys((DEFAULT_QUEUE, *short, *(o.key for o in objects.local_queues))))
 
 
+def in_own_queue(lowered: Lowered, known: Sequence[str]) -> Lowered:
+    """A queue named without a namespace is that of the work's project, if it has one of that name;
+    else it is one of `default`.
+    """
+    own = f"{lowered.shape.project}/{lowered.queue}"
+    if not lowered.shape.project or "/" in lowered.queue or own not in known:
+        return lowered
+    return replace(lowered, queue=own, shape=replace(lowered.shape, queue=own))
+
+
 def class_values(objects: QueueObjects) -> dict[str, int]:
     """The priority classes by name; a WorkloadPriorityClass comes before a PriorityClass."""
     return {one.name: one.value for one in objects.priority_classes}
@@ -101,5 +111,5 @@ def label_problems(task: Task, item: SubmitItem) -> list[Problem]:
 def _nearness_problems(task: Task, item: SubmitItem) -> list[Problem]:
     """That its labels ask for nodes near to each other in a way that can't be."""
     wrong = wrong_nearness(task.labels, task.num_nodes)
-    help = "keep one of `required`, `preferred` and `unconstrained`, and slices that divide it"
+    help = "name one of `required`, `preferred` and `unconstrained`, and slices that divide it"
     return [Problem("submit/topology", wrong, help, file=item.file, path="labels")] if wrong else []
