@@ -1,6 +1,7 @@
 """A commit goes from one cache to another: checked, gone on from, by one writer, whole or not."""
 
 import asyncio
+import errno
 import os
 import subprocess
 from collections.abc import Callable
@@ -9,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from stellwerk.drivers.agents import hub_copying
 from stellwerk.drivers.agents.hub_copying import OwnHub, copy, look
 from stellwerk.drivers.base import DriverError
 from stellwerk.runtime import hub_cache
 from stellwerk.runtime.hub_cache import HubCache
 from stellwerk.runtime.messages import PIECE
+from stellwerk.server.data_copies import problem_of
 from tests.runtime.hub import COMMIT, OTHER, digest, make_repo
 
 WORDS = "hf://datasets/lab/words"
@@ -218,3 +221,21 @@ def _with_reader(path: Path, machine: Machine) -> str:
     finally:
         process.communicate()
     return ""
+
+
+def test_a_full_disk_is_a_cause_of_its_own(
+    machines: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the midst of a copy too: what has come stays, and the lock is free again."""
+    one, other = machines
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "blobs")
+
+    with monkeypatch.context() as now:
+        now.setitem(hub_copying._OPERATIONS, "hub_write", full)
+        with pytest.raises(DriverError, match="No space left") as found:
+            carry(one, other)
+    assert problem_of(found.value).code == "data/disk-full"
+    assert "stw data rm" in problem_of(found.value).help
+    assert carry(one, other)[0] > 0

@@ -128,7 +128,7 @@ class Copies:
                 try:
                     await self._copy(row, wish)
                 except (DriverError, StellwerkError) as error:
-                    one = _problem(error)
+                    one = problem_of(error)
                     log.warning("copy of %s to %s: %s", row.data, row.node, one.message)
                     self._say(row.id, state="failed", code=one.code, message=one.message,
                               help=one.help)  # fmt: skip
@@ -225,14 +225,14 @@ class Copies:
                     "hub_remove", name=data, commit=commit, timeout_s=3_600.0
                 )
             except DriverError as error:
-                raise StellwerkError([_problem(error)]) from error
+                raise StellwerkError([problem_of(error)]) from error
             removed.append(DataRemoved(wish.data, one.name, int(told["freed"])))
             log.info("removed %s from %s: %s", wish.data, one.name, show_data(told["freed"]))
         await self._look_again(cluster)
         return removed
 
 
-def _problem(error: DriverError | StellwerkError) -> Problem:
+def problem_of(error: DriverError | StellwerkError) -> Problem:
     """What went wrong, by a code of its own where it has one."""
     if isinstance(error, StellwerkError):
         return error.problems[0]
