@@ -4,7 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.nearness import (
+    GROUP_LABEL,
     SLICE_LEVEL_LABEL,
     SLICE_SIZE_LABEL,
     SPOT_LABELS,
@@ -110,7 +112,10 @@ def test_work_that_no_queue_binds_may_ask_for_it_too() -> None:
     assert sorted(on(hall, first)) == ["b0", "b1", "b2"]
     nowhere = hall.submit(gang(2, "required", "nvlink"))
     hall.settle()
-    assert hall.told(nowhere) == ["no_cluster"]
+    assert hall.told(nowhere) == ["near_nowhere"]
+    waits = hall.state.shapes[hall.workload(nowhere).shape].waits
+    assert waits is not None
+    assert "none has the level `nvlink`" in render(waits.reasons[0]).sentence
 
 
 def test_others_are_stopped_for_a_rack_only_where_the_gang_then_starts() -> None:
@@ -138,6 +143,8 @@ def test_what_labels_ask_for() -> None:
     assert wrong_nearness(sliced, 4) == ""
     assert "slices of 2" in wrong_nearness(sliced, 3)
     assert "at once" in wrong_nearness({required: "rack", preferred: "rack"}, 2)
+    assert "names no level" in wrong_nearness({required: ""}, 2)
+    assert "one set of nodes" in wrong_nearness({GROUP_LABEL: "both"}, 2)
     assert "no number" in wrong_nearness({SLICE_SIZE_LABEL: "x"}, 2)
 
 

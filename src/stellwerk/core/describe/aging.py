@@ -20,6 +20,6 @@ def read_aging(report: Report, node: Node, annotations: dict[str, str]) -> Aging
     points = [int(one or MOST_POINTS) for one in match.groups()] if match is not None else []
     if not points or max(points) > MOST_POINTS:
         place, path = node.get("metadata") or node, f"metadata.annotations.{ANNOTATION}"
-        report.problem("queue/aging", place, path, f"`{text}` says not how work rises", REMEDY)
+        report.problem("queue/aging", place, path, f"`{text}` doesn't say how work rises", REMEDY)
         return None
     return Aging(points[0], points[1])

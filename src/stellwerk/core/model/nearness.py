@@ -30,6 +30,11 @@ def wrong_nearness(labels: Mapping[str, str], nodes: int) -> str:
     given = [label for label in SPOT_LABELS.values() if labels.get(label) not in {None, "false"}]
     if len(given) > 1:
         return f"`{given[0]}` and `{given[1]}` are given at once"
+    for label in (*given, *(one for one in (SLICE_LEVEL_LABEL,) if one in labels)):
+        if not labels[label]:
+            return f"`{label}` names no level"
+    if GROUP_LABEL in labels:
+        return f"`{GROUP_LABEL}` packs several sets as one, and a task is one set of nodes"
     size = labels.get(SLICE_SIZE_LABEL, "1")
     if not size.isdecimal() or int(size) < 1:
         return f"`{SLICE_SIZE_LABEL}` is `{size}`, which is no number of nodes"

@@ -116,6 +116,13 @@ OF_QUEUES = {
         "now, {largest} when it is empty",
         "wait until running work ends, or ask for a wider level or `preferred`",
     ),
+    "near_nowhere": Entry(
+        "blocked",
+        "cluster owner",
+        "no node that could be used is known to stand near to others as asked"
+        "[: none has the level `{level}`]",
+        "name a level that nodes have (`stw clusters show NAME`), or have theirs told",
+    ),
     "near_never": Entry(
         "blocked",
         "you",

@@ -118,7 +118,7 @@ def candidates(shape: Shape, id: ShapeId, rooms: list[ClusterRoom]) -> list[Foun
             room.verdicts.full[key] = one
         found.append(one)
     found.extend(
-        _nobody_answers(alternative, index)
+        _nobody_answers(shape, alternative, index)
         for index, alternative in enumerate(shape.alternatives)
         if index not in answered
     )
@@ -137,7 +137,11 @@ def avoided(shape: Shape, rooms: list[ClusterRoom]) -> tuple[str, ...]:
     return ()
 
 
-def _nobody_answers(alternative: Alternative, index: int) -> Found:
+def _nobody_answers(shape: Shape, alternative: Alternative, index: int) -> Found:
+    if shape.topology is not None and not alternative.infra:
+        level = shape.topology.level
+        reason = Reason("near_nowhere", {"level": level} if level else {})
+        return Found(Candidate("any", index, "later", (reason,)))
     if not alternative.infra:
         return Found(Candidate("any", index, "later", (Reason("no_cluster"),)))
     reason = Reason("no_such_infra", {"infra": alternative.infra})
