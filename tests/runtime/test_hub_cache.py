@@ -140,3 +140,16 @@ def test_the_runtime_counts_as_the_core_does(
     assert (told["bytes"], told["missing_bytes"]) == (one.held_bytes, one.missing_bytes)
     if told["whole"] == "proved":
         assert one.proved
+
+
+def test_what_is_too_large_for_a_look_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    """It would be too large a minute later, too; others are seen all the same."""
+    make_repo(tmp_path, {f"{n}.bin": b"%d" % n for n in range(40)}, name="datasets--lab--a-huge")
+    make_repo(tmp_path, {"README.md": b"x"})
+    cache = HubCache()
+    assert cache.look(str(tmp_path), entries=30)["unseen"] == 2
+    told = cache.look(str(tmp_path), entries=30)
+    assert ([one["name"] for one in told["repos"]], told["unseen"]) == (
+        ["hf://datasets/lab/words"],
+        1,
+    )

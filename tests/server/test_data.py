@@ -167,3 +167,15 @@ def test_a_machine_that_no_hand_reaches(room: Room) -> None:
     assert room.ask("stage", node="pc3").json["code"] == "data/no-way"
     assert room.ask("stage", node="pc2").status == 200
     assert [one["state"] for one in room.copies()] == ["done"]
+
+
+def test_what_nobody_can_prove_is_passed_on_as_that(room: Room) -> None:
+    """Without a list of its files; whoever has it like that isn't refused along with the rest."""
+    make_repo(room.pcs["pc1"].cache, FILES, tree=False)
+    room.look()
+    room.stage.until(lambda: room.there() == {"pc1": "links"}, "it is seen")
+    assert [one["node"] for one in room.ask("stage").json["items"]] == ["pc2", "pc3"]
+    assert ["can prove it whole" in one["note"] for one in room.copies()] == [True, True]
+    room.look()
+    room.stage.until(lambda: room.there() == dict.fromkeys(NODES, "links"), "all have it")
+    assert room.ask("stage").json["items"] == []

@@ -101,12 +101,13 @@ class _TooMuch(Exception):
 
 class _Budget:
     def __init__(self, entries: int, seconds: float) -> None:
+        self.spent = 0
         self._entries = entries
         self._until = time.monotonic() + seconds
 
     def spend(self) -> None:
-        self._entries -= 1
-        if self._entries < 0 or time.monotonic() > self._until:
+        self.spent += 1
+        if self.spent > self._entries or time.monotonic() > self._until:
             raise _TooMuch
 
 
@@ -123,6 +124,7 @@ class HubCache:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
+        self._too_large: dict[str, float] = {}
 
     def look(
         self, folder: str, entries: int = MOST_ENTRIES, seconds: float = LOOK_S, only: str = ""
@@ -143,12 +145,18 @@ class HubCache:
         for name in names[:MOST_REPOS]:
             path = os.path.join(folder, name)
             known = self._known.get(path)
+            if time.monotonic() - self._too_large.get(path, -_AGAIN_S) < _AGAIN_S:
+                unseen += 1
+                continue
+            began = budget.spent
             try:
                 if known is None or not _is_as_before(known):
                     known = _read(folder, name, budget)
                 found[path] = known
             except _TooMuch:
                 unseen += 1
+                if not began:  # all of a look isn't enough for it: it would be so the next time
+                    self._too_large[path] = time.monotonic()
                 if known is not None:
                     found[path] = known
             except OSError:

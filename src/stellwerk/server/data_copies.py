@@ -94,10 +94,10 @@ class Copies:
                     self._services, data, commit, target, wish.source
                 )
             except StellwerkError as error:
-                problems += [one for one in error.problems if one not in problems]
+                if not target.has_all(data, commit):
+                    problems += [one for one in error.problems if one not in problems]
                 continue
-            theirs = target.held(data, commit)
-            if theirs is None or theirs.whole == "half" or held.whole == "proved":
+            if held.whole == "proved" or not target.has_all(data, commit):
                 planned.append((source, target))
         if problems:
             raise StellwerkError(problems)
@@ -194,7 +194,9 @@ class Copies:
 
     # removing
 
-    async def remove(self, cluster: str, wish: RemoveWish) -> list[DataRemoved]:
+    async def remove(
+        self, cluster: str, wish: RemoveWish, is_seen: data_there.IsSeen
+    ) -> list[DataRemoved]:
         """Removes a commit from a machine, or from all of a cluster that have it.
 
         Raises StellwerkError where a live workload named it, or a program has it open.
@@ -214,7 +216,7 @@ class Copies:
                 _HELP["data/in-use"],
             )
             for one in having
-            if (names := data_there.users(self._services, one, wish.data))
+            if (names := data_there.users(self._services, one, wish.data, is_seen))
         ]
         if problems:
             raise StellwerkError(problems)

@@ -1,6 +1,6 @@
 """Says which machine has which models and data sets, who uses them, and what to copy from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from stellwerk.core.data.names import is_commit, on_hub, trouble_of
@@ -8,6 +8,7 @@ from stellwerk.core.inventory.caches import is_whole
 from stellwerk.core.model.cluster import Cluster, Held, Node
 from stellwerk.core.model.data_there import DataThere
 from stellwerk.core.model.errors import StellwerkError
+from stellwerk.core.model.workload import Workload
 from stellwerk.server.services import Services
 
 HALF_HELP = (
@@ -40,6 +41,11 @@ class Spot(NamedTuple):
         """What it has of a commit."""
         found = (one for one in self.node.held if (one.data, one.revision) == (data, revision))
         return next(found, None)
+
+    def has_all(self, data: str, revision: str) -> bool:
+        """Whether nothing of a commit lacks there, as far as can be told."""
+        found = self.held(data, revision)
+        return found is not None and found.whole in {"proved", "links"}
 
 
 def spots(services: Services) -> list[Spot]:
@@ -78,9 +84,14 @@ def read_name(written: str) -> tuple[str, str]:
     return name, commit
 
 
-def listed(services: Services) -> list[DataThere]:
+IsSeen = Callable[[str], bool]
+"""Whether who asks may see that work of an owner is there."""
+OF_OTHERS = "work of others"
+
+
+def listed(services: Services, is_seen: IsSeen) -> list[DataThere]:
     """All that caches of machines have."""
-    used = _used(services)
+    used = _used(services, is_seen)
     return [
         DataThere(
             spot.cluster.name, spot.node.name, one.data, one.revision, one.bytes,
@@ -92,20 +103,21 @@ def listed(services: Services) -> list[DataThere]:
     ]  # fmt: skip
 
 
-def users(services: Services, spot: Spot, written: str) -> Sequence[str]:
+def users(services: Services, spot: Spot, written: str, is_seen: IsSeen) -> Sequence[str]:
     """Live workloads on a machine that named a commit."""
-    return _used(services).get((spot.keys[0], written), ())
+    return _used(services, is_seen).get((spot.keys[0], written), ())
 
 
-def _used(services: Services) -> dict[tuple[str, str], list[str]]:
-    """Names of live workloads by machine and commit."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, machine, written in _uses(services):
-        found.setdefault((machine, written), []).append(name)
+def _used(services: Services, is_seen: IsSeen) -> dict[tuple[str, str], list[str]]:
+    """Names of live workloads by machine and commit; of what isn't seen, only that it is there."""
+    found: dict[tuple[str, str], dict[str, bool]] = {}
+    for workload, machine, written in _uses(services):
+        name = workload.name if is_seen(workload.owner) else OF_OTHERS
+        found.setdefault((machine, written), {})[name] = True
     return {key: sorted(names) for key, names in found.items()}
 
 
-def _uses(services: Services) -> Iterator[tuple[str, str, str]]:
+def _uses(services: Services) -> Iterator[tuple[Workload, str, str]]:
     known: dict[str, tuple[str, ...]] = {}
     for workload in services.engine.state.workloads.values():
         run = workload.live_run
@@ -116,7 +128,7 @@ def _uses(services: Services) -> Iterator[tuple[str, str, str]]:
             known[workload.shape] = shape.wishes.data if shape and shape.wishes else ()
         for written in known[workload.shape]:
             for part in run.allocation.nodes:
-                yield workload.name, f"{run.allocation.cluster}/{part.node}", written
+                yield workload, f"{run.allocation.cluster}/{part.node}", written
 
 
 def best_source(
