@@ -130,6 +130,7 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--service-cluster-ip-range=10.96.0.0/24",
             "--allow-privileged=true",
+            "--kubelet-preferred-address-types=InternalIP",
             "--disable-admission-plugins=ServiceAccount",
             *more,
         )

@@ -242,6 +242,27 @@ def busybox_files() -> list[tuple[str, Path]]:
     return [(f"bin/{name}", busybox) for name in names]
 
 
+def python_files() -> list[tuple[str, Path]]:
+    """Debian's Python with its library, bash and what a script needs, and what these load."""
+    programs = ["/usr/bin/python3", "/bin/bash", "/bin/sleep", "/bin/cat", "/bin/ls", "/bin/mkdir"]
+    programs += ["/bin/rm", "/usr/bin/env", "/usr/bin/tty", "/usr/bin/stty", "/bin/dash"]
+    library = Path("/usr/lib") / Path("/usr/bin/python3").resolve().name
+    modules = [
+        path
+        for path in library.rglob("*")
+        if path.is_file() and not {"test", "tests", "dist-packages", "__pycache__"} & {*path.parts}
+    ]
+    found = {str(path): path for path in modules}
+    found |= {name: Path(name) for name in programs}
+    found["/bin/sh"] = Path("/bin/dash")
+    loads = [*programs, *(str(path) for path in modules if path.suffix == ".so")]
+    said = subprocess.run(["ldd", *loads], capture_output=True, check=False, text=True).stdout
+    for line in said.splitlines():
+        words = [word for word in line.split() if word.startswith("/") and not word.endswith(":")]
+        found |= {word: Path(word) for word in words}
+    return [(name.lstrip("/"), path) for name, path in sorted(found.items())]
+
+
 def write_image(
     archive: Path, name: str, files: Iterable[tuple[str, Path]], argv: Sequence[str]
 ) -> None:
