@@ -54,7 +54,7 @@ def test_it_would_starve_if_no_room_were_kept(
     large: Shape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream is one that starves: the test above shows something."""
-    monkeypatch.setattr("stellwerk.core.plan.OVERTAKEN_MS", 1 << 60)
+    monkeypatch.setattr("stellwerk.core.place.cycle.OVERTAKEN_MS", 1 << 60)
     assert stream(large, cpus=4, run_ms=65_000, minutes=14) == -1
 
 

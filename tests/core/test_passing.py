@@ -120,7 +120,7 @@ def test_it_would_starve_if_those_who_passed_were_counted_on(
     lives = [(step, 50) for step in range(5, 150, 5)]
     assert waited_for(nodes, 70, lives) <= 0
     monkeypatch.setattr(Keeping, "_without_passers", lambda _self, room, _id: room)
-    monkeypatch.setattr("stellwerk.core.plan.marked", lambda one, _kept, _head, _queue: one)
+    monkeypatch.setattr("stellwerk.core.place.cycle.marked", lambda one, _kept, _head, _queue: one)
     assert waited_for(nodes, 70, lives) > 0
 
 

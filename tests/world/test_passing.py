@@ -9,7 +9,7 @@ SEEDS = (400, 403, 404, 412, 415)
 
 def test_nothing_is_lost_where_much_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """All comes to an end, and each cycle finds nothing more to do after its own plan."""
-    monkeypatch.setattr("stellwerk.core.plan.OVERTAKEN_MS", 30_000)
+    monkeypatch.setattr("stellwerk.core.place.cycle.OVERTAKEN_MS", 30_000)
     passed = 0
     for seed in SEEDS:
         world = PassingWorld(seed)
