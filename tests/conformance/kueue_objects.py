@@ -75,9 +75,8 @@ def quota(written: Any) -> Quota:
         return Quota(amount(written))
     known(written, {"nominal", "borrowing", "lending"}, "quota")
     limits = [written.get(name) for name in ("borrowing", "lending")]
-    return Quota(
-        amount(written["nominal"]), *(None if one is None else amount(one) for one in limits)
-    )
+    borrows, lends = (None if one is None else amount(one) for one in limits)
+    return Quota(amount(written["nominal"]), borrows, lends)
 
 
 def groups(written: list[list[Written]] | None) -> tuple[ResourceGroup, ...]:

@@ -31,8 +31,8 @@ def amount(units: int | Quota) -> Quota:
 
 def limited(nominal: int, borrowing: int | None = None, lending: int | None = None) -> Quota:
     """Whole units; None = no limit."""
-    limits = [None if one is None else one * 1000 for one in (borrowing, lending)]
-    return Quota(nominal * 1000, *limits)
+    borrows, lends = (None if one is None else one * 1000 for one in (borrowing, lending))
+    return Quota(nominal * 1000, borrows, lends)
 
 
 def a_queue(

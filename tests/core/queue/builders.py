@@ -20,8 +20,8 @@ NOW_MS = 1_800_000_000_000
 
 def quota(nominal: int, borrowing: int | None = None, lending: int | None = None) -> Quota:
     """Whole units; None = no limit."""
-    limits = [None if one is None else one * 1000 for one in (borrowing, lending)]
-    return Quota(nominal * 1000, *limits)
+    borrows, lends = (None if one is None else one * 1000 for one in (borrowing, lending))
+    return Quota(nominal * 1000, borrows, lends)
 
 
 def group(*flavors: tuple[str, Quota], resource: str = "cpu") -> tuple[ResourceGroup, ...]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.queueing import (
     ClusterQueue,
+    Cohort,
     FlavorQuotas,
     Pair,
     QueueObjects,
@@ -121,7 +122,7 @@ def _with(
     if not pairs:
         return objects
     left = dict(had)
-    holders = (*objects.queues, *objects.cohorts)
+    holders: tuple[ClusterQueue | Cohort, ...] = (*objects.queues, *objects.cohorts)
     for pair, quota in (each for one in holders for each in pairs_of(one.groups)):
         if pair in left and not quota.derived:
             left[pair] -= quota.nominal
@@ -129,8 +130,7 @@ def _with(
     for pair, queues in pairs.items():
         parts = shared(max(0, left[pair]), queues, 1 if pair.resource == "cpu" else MILLI)
         given.update(((name, pair), amount) for name, amount in parts.items())
-    queues = tuple(_queue_with(one, given) for one in objects.queues)
-    return replace(objects, queues=queues)
+    return replace(objects, queues=tuple(_queue_with(one, given) for one in objects.queues))
 
 
 def shared(amount: int, queues: Sequence[ClusterQueue], unit: int) -> dict[str, int]:

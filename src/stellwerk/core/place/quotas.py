@@ -215,6 +215,13 @@ class Quotas:
             found.pop(id, None)
         return False
 
+    def is_short(self, queue: QueueState, head: Head, id: ShapeId) -> bool:
+        """Whether quota alone keeps a head, as it is now, and no time but that of a recheck can
+        change it.
+        """
+        turn = (self.quota.state_of(queue), head.priority, head.order)
+        return self.memory.short.get(id) == turn
+
     def note(self, queue: QueueState, head: Head, id: ShapeId, room_state: int) -> None:
         """Remembers that a head can't start."""
         turn = (head.priority, head.order)

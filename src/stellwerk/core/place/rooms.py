@@ -13,6 +13,7 @@ from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.model.limits import Aging
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
+from stellwerk.core.place.asleep import Asleep
 from stellwerk.core.place.derived import Deriving
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.lacks import Credit, Ever, ever
@@ -201,6 +202,7 @@ class Memory:
         self._placements: object = None
         self.quota: Quota | None = None
         self.deriving = Deriving()
+        self.asleep = Asleep()
         self.now_ms = 0
         self.short: dict[ShapeId, tuple[int, ...]] = {}
         self.bound: dict[ShapeId, tuple[int, ...]] = {}
@@ -236,7 +238,7 @@ class Memory:
 
     def forget_all_but(self, shapes: int) -> None:
         """Drops what has grown far beyond the ``shapes`` that wait now."""
-        most = ENTRIES_KEPT * shapes + 1000
+        most = ENTRIES_KEPT * (shapes + len(self.asleep)) + 1000
         for one in self._clusters.values():
             if len(one.verdicts.fitting) + len(one.verdicts.full) > most:
                 one.verdicts = Verdicts()
@@ -254,3 +256,4 @@ class Memory:
         self.bound, self.short, self.told_bound = {}, {}, {}
         self.recheck, self.resting, self.aged = {}, {}, {}
         self.asked = {}
+        self.asleep.forget()

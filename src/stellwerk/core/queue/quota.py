@@ -260,6 +260,14 @@ class Quota:
         known = self._states.get(top.key)
         return hash((top.key, top.version)) if known is None else known
 
+    def is_counted(self, top: QuotaNode) -> bool:
+        """Whether anything was counted in a tree in this cycle."""
+        return top.key in self._states
+
+    def counted_tops(self) -> dict[str, None]:
+        """The trees in which anything was counted by now."""
+        return dict.fromkeys(self._states)
+
     def leave(self, key: str) -> None:
         """One is stopped in this cycle."""
         holder = self.holders[key]
