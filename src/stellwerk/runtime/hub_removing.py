@@ -36,7 +36,8 @@ def remove(here: Here, head: JSONObject, _data: bytes) -> Answer:
             os.unlink(tree)
         remove_tree(snapshot)
         for one in alone:
-            freed += size_of(repo.at("blobs", one)) or 0
+            if not os.path.islink(repo.at("blobs", one)):  # else it is in the store of all of them
+                freed += size_of(repo.at("blobs", one)) or 0
             os.unlink(repo.at("blobs", one))
         if not _commits(repo):
             remove_tree(repo.top)

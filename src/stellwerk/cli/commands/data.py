@@ -45,13 +45,13 @@ def where(data: str | None, output: Output) -> None:
     ]
     if output.for_people:
         for each in (one for one in found.copies if one.state in {"waiting", "copying"}):
-            narrate(_line(each))
+            narrate(copy_line(each))
     columns = [
         Column[DataThere]("data", "DATA", lambda one: one.data.removeprefix("hf://"), grows=True),
         Column[DataThere]("commit", "COMMIT", _commit),
-        Column[DataThere]("machine", "MACHINE", _machine),
+        Column[DataThere]("machine", "MACHINE", machine_of),
         Column[DataThere]("size", "SIZE", _size, right=True),
-        Column[DataThere]("whole", "STATE", _state),
+        Column[DataThere]("whole", "STATE", state_of),
         Column[DataThere]("used_by", "USED BY", lambda one: ", ".join(one.used_by)),
         Column[DataThere]("place", "CACHE", lambda one: one.place, wide=True),
     ]
@@ -64,7 +64,8 @@ def _commit(one: DataThere) -> str:
     return one.revision[:SHORT] + refs
 
 
-def _machine(one: DataThere) -> str:
+def machine_of(one: DataThere) -> str:
+    """Where it is."""
     return one.cluster if one.cluster == one.node else f"{one.cluster}/{one.node}"
 
 
@@ -72,7 +73,8 @@ def _size(one: DataThere) -> str:
     return "?" if one.bytes is None else show_data(one.bytes)
 
 
-def _state(one: DataThere) -> str:
+def state_of(one: DataThere) -> str:
+    """How whole it is there."""
     said = _WHOLE.get(one.whole, one.whole)
     if one.whole != "half":
         return said
@@ -106,17 +108,17 @@ def stage(
     is gone on from when you ask again. One copy goes on at a time; Ctrl-C doesn't end it.
     """
     cluster, _, node = to.partition("/")
-    wish = StageWish(data, node, source, _bytes(keep_free))
+    wish = StageWish(data, node, source, read_size(keep_free))
     client = connect()
     begun = client.stage_data(cluster, wish)
     if not begun:
         write_one([], [f"all of it is on {to} already"], output)
         return
     if detach:
-        write_one(begun, [_line(one) for one in begun], output)
+        write_one(begun, [copy_line(one) for one in begun], output)
         return
     ended = _followed(client, begun)
-    write_one(ended, [_line(one) for one in ended], output)
+    write_one(ended, [copy_line(one) for one in ended], output)
     failed = [one for one in ended if one.state == "failed"]
     if failed:
         one = failed[0]
@@ -124,7 +126,8 @@ def stage(
         raise CommandError(one.code, one.message + more, one.help)
 
 
-def _bytes(written: str | None) -> int | None:
+def read_size(written: str | None) -> int | None:
+    """A size in bytes. Raises StellwerkError."""
     if written is None:
         return None
     size = parse_size(written)
@@ -145,11 +148,12 @@ def _followed(client: Client, begun: Sequence[DataCopy]) -> list[DataCopy]:
             narrator.end()
             return rows
         if now is not None:
-            narrator.progress(_line(now))
+            narrator.progress(copy_line(now))
         time.sleep(LOOK_EVERY_S)
 
 
-def _line(one: DataCopy) -> str:
+def copy_line(one: DataCopy) -> str:
+    """What goes where, and how far it is."""
     to = one.cluster if one.cluster == one.node else f"{one.cluster}/{one.node}"
     what = f"{one.data.removeprefix('hf://')}@{one.revision[:SHORT]}"
     way = f"{what}: {one.source} -> {to}"
