@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stellwerk.core import windows
 from stellwerk.core.forecast import forecast
@@ -9,9 +10,9 @@ from stellwerk.core.future import Knowledge
 from stellwerk.core.invariants import overstays
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.calendars import FOREVER_MS, Calendar, next_closure
+from stellwerk.core.model.calendars import FOREVER_MS, Calendar, NodeWindows, next_closure
 from stellwerk.core.model.catalogue import render
-from stellwerk.core.model.ids import WorkloadId
+from stellwerk.core.model.ids import WorkloadId, workload_of
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.state import State, StateImage
 from stellwerk.core.what_if import with_room
@@ -162,6 +163,34 @@ def test_without_a_calendar_it_is_open_again() -> None:
     hall.command(cmd.RemoveCalendar("lab"))
     assert not hall.command(cmd.RemoveCalendar("lab"))
     assert hall.settle() == [key]
+
+
+def test_nodes_have_windows_of_their_own() -> None:
+    """Work goes where it is open for long enough, and only who runs on what closes is told."""
+    nodes = [replace(a_node(f"n{i}", cpus=1), domains={"row": "ab"[i % 2]}) for i in range(4)]
+    hall = Hall(a_cluster("lab", *nodes, kind="room"))
+    part = NodeWindows("row=a, n9", (at(hall, 0, 3), at(hall, 5, 40)))
+    hall.command(cmd.SetCalendar(Calendar("lab", (at(hall, 0, 30),), parts=(part,))))
+    long = [hall.submit(policies=ends_in(9)) for _ in range(3)]
+    assert hall.settle() == long[:2]
+    short = hall.submit(a_shape(a_request(cpus=1, memory_gib=2)), policies=ends_in(2))
+    assert hall.settle() == [short]
+    runs = {key: hall.workload(key).runs[-1].allocation for key in (*long[:2], short)}
+    assert [one.nodes[0].node for one in runs.values()] == ["n1", "n3", "n0"]
+    assert [one.closes_ms - hall.now_ms for one in runs.values()] == [
+        30 * HOUR,
+        30 * HOUR,
+        3 * HOUR,
+    ]
+    assert "it closes at " in why(hall, long[2])
+    assert [one.windows != () for one in hall.state.clusters["lab"].nodes] == [True, False] * 2
+    (told,) = let(hall, 3 * HOUR)
+    assert isinstance(told, ev.NoticeGiven)
+    assert workload_of(told.run) == short
+    assert State.from_image(hall.state.image()).clusters == hall.state.clusters
+    hall.end(short)
+    hall.now_ms += 2 * HOUR
+    assert hall.settle() == [long[2]]
 
 
 @settings(max_examples=50, deadline=None)

@@ -206,3 +206,19 @@ def test_sources_add_up_and_the_last_exception_counts() -> None:
         (ms("2026-10-19T18:30"), ms("2026-10-20T06:00")),
     )
     assert expanded(calendar, lambda _: a_file(late), now_ms + HOUR) == calendar
+
+
+def test_nodes_are_open_where_their_rules_and_those_of_all_say_so() -> None:
+    """Lectures on some nodes close those alone; an exception of one part changes no other."""
+    now_ms = ms("2026-10-19")
+    rules = Source("weekly", "daily 06:00-20:00", "open", "UTC", "weekly")
+    row = Source("weekly", "daily 08:00-23:00", "open", "UTC", "weekly", nodes="row=a")
+    exam = Source("weekly", "mon 10:00-11:00", "closed", "UTC", "exam", nodes="pc-01")
+    shut = Override(now_ms + 12 * HOUR, now_ms + 13 * HOUR, "closed", nodes="pc-01")
+    calendar = Calendar("lab", sources=(rules, row, exam), overrides=(shut,))
+    found = expanded(calendar, lambda _: "", now_ms)
+    assert found.windows[0] == (now_ms + 6 * HOUR, now_ms + 20 * HOUR)
+    parts = {one.nodes: [(at - now_ms) // HOUR for span in one.windows[:3] for at in span]
+             for one in found.parts}  # fmt: skip
+    assert parts == {"pc-01": [6, 10, 11, 12, 13, 20], "row=a": [8, 20, 32, 44, 56, 68]}
+    assert expanded(found, lambda _: "", now_ms + HOUR) == found

@@ -67,6 +67,7 @@ class NodeView(Struct):
     devices: list[DeviceView] = []
     state: str = "ready"
     note: str = ""
+    windows: tuple[tuple[int, int], ...] = ()
 
 
 class ClusterView(Struct):

@@ -2,11 +2,10 @@
 
 from collections import Counter
 
-from stellwerk.core.data.windows import join
+from stellwerk.core.data.node_windows import Closings, is_windowed
 from stellwerk.core.describe.queues_checks import problems_together
 from stellwerk.core.gates import is_alive
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.calendars import next_closure
 from stellwerk.core.model.catalogue import CATALOGUE
 from stellwerk.core.model.ids import workload_of
 from stellwerk.core.model.workload import ENDED
@@ -27,10 +26,13 @@ def overstays(state: State, now_ms: int) -> list[str]:
     found = []
     for name in sorted(state.allocations):
         cluster = state.clusters.get(name)
-        closed = next_closure(join(cluster.windows) or cluster.windows, now_ms) if cluster else None
-        if closed is None or closed[0] > now_ms:
+        if cluster is None or not is_windowed(cluster):
             continue
+        closings = Closings(cluster, now_ms)
         for run in sorted(state.allocations[name]):
+            closed = closings.of(one.node for one in state.allocations[name][run].nodes)
+            if closed is None or closed[0] > now_ms:
+                continue
             workload = state.workloads[workload_of(run)]
             live = workload.live_run
             if live is not None and not live.notice and not workload.cancelling:

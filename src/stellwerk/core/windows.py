@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stellwerk.core.data.windows import join
+from stellwerk.core.data.node_windows import Closings, is_windowed
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.calendars import FOREVER_MS, next_closure
+from stellwerk.core.model.calendars import FOREVER_MS, Window
 from stellwerk.core.model.draining import moment
 from stellwerk.core.model.ids import workload_of
 from stellwerk.core.model.reasons import Reason
@@ -52,28 +52,29 @@ def told_at_ms(workload: Workload, run: Run, close_ms: int) -> int:
     return close_ms - workload.policies.grace_ms - run.copy_ms - MARGIN_MS
 
 
-def _bounded(state: State) -> Iterator[tuple[Workload, Run]]:
-    """What runs where windows are, in a fixed order."""
+def _bounded(state: State, now_ms: int) -> Iterator[tuple[Workload, Run, Window | None]]:
+    """What runs where windows are, and when the first of its nodes closes, in a fixed order."""
     for name in sorted(state.clusters):
-        if not state.clusters[name].windows:
+        held = state.allocations.get(name)
+        if not held or not is_windowed(state.clusters[name]):
             continue
-        for id in sorted(state.allocations.get(name, {})):
+        closings = Closings(state.clusters[name], now_ms)
+        for id in sorted(held):
             workload = state.workloads[workload_of(id)]
-            if workload.live_run is not None:
-                yield workload, workload.live_run
+            run = workload.live_run
+            if run is not None:
+                yield workload, run, closings.of(one.node for one in run.allocation.nodes)
 
 
 def closing(state: State, now_ms: int) -> list[ev.Event]:
     """Notice to those whose window is about to close, and the end of those that must be over."""
     found: list[ev.Event] = []
-    for workload, run in _bounded(state):
+    for workload, run, closed in _bounded(state, now_ms):
         if now_ms >= _over_at_ms(workload, run) > 0:
             found += _over(state, workload, run, now_ms)
             continue
         if run.notice or workload.cancelling:
             continue
-        cluster = state.clusters[run.allocation.cluster]
-        closed = next_closure(join(cluster.windows) or cluster.windows, now_ms)
         close_ms = FOREVER_MS if closed is None else closed[0]
         if close_ms > now_ms and close_ms != (
             run.closes_ms or run.allocation.closes_ms or FOREVER_MS
@@ -81,7 +82,7 @@ def closing(state: State, now_ms: int) -> list[ev.Event]:
             found.append(ev.WindowMoved(run.id, close_ms))
         if closed is None or now_ms < told_at_ms(workload, run, closed[0]):
             continue
-        params = {"cluster": cluster.name, "closes": moment(closed[0])}
+        params = {"cluster": run.allocation.cluster, "closes": moment(closed[0])}
         left_ms = max(0, closed[0] - now_ms - run.copy_ms)
         grace_ms = min(workload.policies.grace_ms, left_ms)
         found.append(
@@ -113,12 +114,10 @@ def _over(state: State, workload: Workload, run: Run, now_ms: int) -> list[ev.Ev
 def next_closing_ms(state: State, now_ms: int) -> int:
     """When the next run is to be told, or counts as over; 0 = none is."""
     times = []
-    for workload, run in _bounded(state):
+    for workload, run, closed in _bounded(state, now_ms):
         over_ms = _over_at_ms(workload, run)
         if over_ms:
             times.append(over_ms)
-        cluster = state.clusters[run.allocation.cluster]
-        closed = next_closure(join(cluster.windows) or cluster.windows, now_ms)
         if closed is not None and not run.notice and not workload.cancelling:
             times.append(told_at_ms(workload, run, closed[0]))
     return min((at for at in times if at > now_ms), default=0)

@@ -6,6 +6,7 @@ import time
 
 from msgspec.structs import replace
 
+from stellwerk.core.data.node_windows import NODES_HELP, matches
 from stellwerk.core.data.weekly import horizon_ms
 from stellwerk.core.data.windows import join
 from stellwerk.core.model.calendars import (
@@ -77,14 +78,34 @@ def _there(services: Services, cluster: str) -> None:
         )
 
 
+def _has_nodes(services: Services, cluster: str, nodes: str) -> None:
+    """Refuses what no node of a cluster is meant by: nobody would notice that it does nothing."""
+    there = services.engine.state.observed[cluster].nodes
+    unknown = [
+        word.strip()
+        for word in nodes.split(",")
+        if nodes and not any(matches(word.strip(), one) for one in there)
+    ]
+    if unknown:
+        said = ", ".join(f"`{one[:40]}`" for one in unknown)
+        raise StellwerkError.of("calendar/nodes", f"{cluster} has no node {said}", NODES_HELP)
+
+
 async def add(
     services: Services, cluster: str, wish: SourceWish, actor: str, key: str
 ) -> CalendarNow:
     """Lets a cluster's windows follow from one more source. Raises with all that is wrong."""
     _there(services, cluster)
+    _has_nodes(services, cluster, wish.nodes)
     source, text = await asyncio.to_thread(_read, services, wish)
     known = services.engine.state.calendars.get(cluster, Calendar(cluster))
-    others = () if wish.only else tuple(one for one in known.sources if one.name != source.name)
+    others = (
+        ()
+        if wish.only
+        else tuple(
+            one for one in known.sources if (one.name, one.nodes) != (source.name, source.nodes)
+        )
+    )
     if len(others) >= MOST_SOURCES:
         message = f"{cluster} has {MOST_SOURCES} sources already"
         raise StellwerkError.of("calendar/too-many", message, "stw calendar rm, then import anew")
@@ -97,13 +118,17 @@ def _read(services: Services, wish: SourceWish) -> tuple[Source, str]:
     now_ms = services.clock.now_ms()
     if wish.rules:
         name = wish.name or "weekly"
-        return Source("weekly", wish.rules, wish.means, wish.zone, name, now_ms), ""
+        source = Source("weekly", wish.rules, wish.means, wish.zone, name, now_ms, nodes=wish.nodes)
+        return source, ""
     text = wish.text
     if wish.address:
         text = fetch(wish.address, time.monotonic, private=wish.private)
     blob = services.store.blobs.put(text.encode())
     name = wish.address or wish.name or "calendar"
-    return Source("ical", blob, wish.means, wish.zone, name, now_ms, private=wish.private), text
+    source = Source(
+        "ical", blob, wish.means, wish.zone, name, now_ms, private=wish.private, nodes=wish.nodes
+    )
+    return source, text
 
 
 async def _set(
@@ -129,6 +154,7 @@ async def override(
 ) -> CalendarNow:
     """Opens or closes a cluster for once; of several that overlap the last one made counts."""
     _there(services, cluster)
+    _has_nodes(services, cluster, wish.nodes)
     if wish.until_ms <= max(wish.from_ms, services.clock.now_ms()):
         message = "an exception must end after it begins, and later than now"
         raise StellwerkError.of("calendar/override", message, "give --from, and --until or --for")
@@ -136,7 +162,7 @@ async def override(
     if len(known.overrides) >= MOST_OVERRIDES:
         message = f"{cluster} has {MOST_OVERRIDES} exceptions already"
         raise StellwerkError.of("calendar/too-many", message, "write them into its calendar")
-    one = Override(wish.from_ms, wish.until_ms, wish.means, actor, wish.why[:200])
+    one = Override(wish.from_ms, wish.until_ms, wish.means, actor, wish.why[:200], nodes=wish.nodes)
     calendar = replace(known, overrides=(*known.overrides, one))
     return await _set(services, calendar, {}, actor, key)
 

@@ -60,6 +60,7 @@ class NodeView(msgspec.Struct, frozen=True):
     disk_bytes: int
     disk_free_bytes: int
     devices: list[DeviceView]
+    windows: tuple[tuple[int, int], ...] = ()
 
 
 class ClusterView(msgspec.Struct, frozen=True):

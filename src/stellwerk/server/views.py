@@ -358,6 +358,7 @@ def _node_view(node: Node, allocations: Mapping[str, Allocation]) -> fleet_model
         disk_bytes=node.disk_bytes,
         disk_free_bytes=room.disk_bytes,
         devices=[_device_view(device, held) for device in node.devices],
+        windows=node.windows,
     )
 
 

@@ -24,6 +24,7 @@ from stellwerk.core.model.calendars import (
 from stellwerk.core.model.draining import moment
 
 DAYS = 7
+NODES = "Of some nodes alone: pc-01,pc-02 or pc-0* or row=window."
 
 
 @click.group(
@@ -53,6 +54,7 @@ def command() -> None:
 @click.option("--open", "opens", is_flag=True, help="Events say when it is open, not when closed.")
 @click.option("--closed", is_flag=True, help="Rules say when it is closed, not when open.")
 @click.option("--zone", default="UTC", metavar="Europe/Berlin", help="Of times that name none.")
+@click.option("--nodes", default="", metavar="NODES", help=NODES)
 @click.option("--name", default="", help="Of several sources; the same name replaces one.")
 @click.option("--only", is_flag=True, help="Replace all sources that there are.")
 @click.option("--private", is_flag=True, help="Allow addresses that aren't on the internet.")
@@ -64,6 +66,7 @@ def import_(
     opens: bool,
     closed: bool,
     zone: str,
+    nodes: str,
     name: str,
     only: bool,
     private: bool,
@@ -81,7 +84,7 @@ def import_(
     address = source if source and "://" in source else ""
     text = _text(source) if source and not address else ""
     name = name or (Path(source).name if source and not address else "")
-    wish = SourceWish(rules, text, address, name, means, zone, private, only)
+    wish = SourceWish(rules, text, address, name, means, zone, private, only, nodes)
     found = connect().import_calendar(cluster, wish)
     write_one(found, _lines(found, DAYS, output), output, name=cluster)
     if output.for_people:
@@ -134,14 +137,21 @@ def _lines(one: CalendarNow, days: int, output: Output) -> list[str]:
     state = "open" if one.open else "closed"
     lines = [f"{one.calendar.cluster} is {state}; it {_next(one)}"]
     lines += timeline(one.calendar.windows, now_ms(), days, None, ascii_only=output.ascii_only)
+    for part in one.calendar.parts:
+        lines.append(f"nodes {part.nodes}")
+        lines += timeline(part.windows, now_ms(), days, None, ascii_only=output.ascii_only)
     for source in one.calendar.sources:
         what = source.text if source.kind == "weekly" else "calendar"
-        lines.append(f"{source.means}: {source.name} ({what}, {source.zone})")
+        lines.append(f"{source.means}{_on(source.nodes)}: {source.name} ({what}, {source.zone})")
     for each in one.calendar.overrides:
         why = f": {each.why}" if each.why else ""
         span = f"{moment(each.from_ms)} until {moment(each.until_ms)}"
-        lines.append(f"{each.means} for once: {span}, by {each.actor}{why}")
+        lines.append(f"{each.means}{_on(each.nodes)} for once: {span}, by {each.actor}{why}")
     return [*lines, *(f"stale: {each}" for each in one.stale)]
+
+
+def _on(nodes: str) -> str:
+    return f" on {nodes}" if nodes else ""
 
 
 @command.command("test", epilog="Example: stw calendar test lectures.ics --zone Europe/Berlin")
@@ -179,14 +189,21 @@ def test(file: str, zone: str, days: int, output: Output) -> None:
 @click.argument("means", type=click.Choice(["open", "closed"]))
 @click.option("--from", "begins", metavar="TIME", help="When it begins: 14:00 (now, if not said).")
 @click.option("--until", metavar="TIME", required=True, help="When it ends: 18:00.")
+@click.option("--nodes", default="", metavar="NODES", help=NODES)
 @click.option("--why", default="", help="Said beside it.")
 @one_options
 def override(
-    cluster: str, means: Means, begins: str | None, until: str, why: str, output: Output
+    cluster: str,
+    means: Means,
+    begins: str | None,
+    until: str,
+    nodes: str,
+    why: str,
+    output: Output,
 ) -> None:
     """Open or close a cluster for once; of several that overlap the last one made counts."""
     from_ms = read_time(begins, now_ms()) if begins else now_ms()
-    wish = OverrideWish(from_ms, read_time(until, from_ms), means, why)
+    wish = OverrideWish(from_ms, read_time(until, from_ms), means, why, nodes)
     found = connect().override_calendar(cluster, wish)
     write_one(found, _lines(found, DAYS, output), output, name=cluster)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from stellwerk.cli.render.clusters import free, kind_of, total, window
+from stellwerk.cli.render.clusters import free, kind_of, total, when, window
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column, table
 from stellwerk.cli.render.units import age, duration, size
@@ -11,6 +11,7 @@ from stellwerk.cli.terminal import Terminal
 from stellwerk.client.fleet import (
     ClusterFacts,
     ClusterPage,
+    ClusterView,
     FactView,
     HeldView,
     NodeView,
@@ -35,7 +36,7 @@ def lines_of(page: ClusterPage, terminal: Terminal, now_ms: int) -> list[str]:
     lines += [f"  {label:<12}{text}" for label, text in _head(page, facts, now_ms) if text]
     narrow = terminal._replace(width=max(0, terminal.width - 2))
     for title, rows in (
-        ("nodes", _table(_node_columns(), one.nodes[:NODES], narrow)),
+        ("nodes", _table(_node_columns(one, now_ms), one.nodes[:NODES], narrow)),
         ("facts", _table(_fact_columns(), facts.facts, narrow)),
         ("scores", _table(_score_columns(now_ms), facts.scores, narrow)),
         ("data", _table(_held_columns(), facts.held, narrow)),
@@ -79,8 +80,8 @@ def _table(columns: Sequence[Column[T]], rows: Sequence[T], terminal: Terminal) 
     return [f"  {line}" for line in table(columns, rows, terminal)] if rows else []
 
 
-def _node_columns() -> list[Column[NodeView]]:
-    return [
+def _node_columns(cluster: ClusterView, now_ms: int) -> list[Column[NodeView]]:
+    columns = [
         Column("name", "NODE", lambda one: one.name),
         Column("state", "STATE", lambda one: phase_cell(one.state)),
         Column("cpus", "CPUS", lambda one: f"{one.cpus_free:g} of {one.cpus:g}", right=True),
@@ -93,6 +94,15 @@ def _node_columns() -> list[Column[NodeView]]:
         Column("devices", "GPUS", _devices),
         Column("note", "NOTE", lambda one: one.note, grows=True),
     ]
+    if any(one.windows for one in cluster.nodes):
+        # Only where nodes differ: otherwise it stands above the table, once.
+        at = Column[NodeView]("window", "WINDOW", lambda one: _window(one, cluster, now_ms))
+        columns.insert(2, at)
+    return columns
+
+
+def _window(one: NodeView, cluster: ClusterView, now_ms: int) -> str:
+    return when(one.windows or cluster.windows, now_ms) or "open"
 
 
 def _devices(one: NodeView) -> str:

@@ -61,7 +61,12 @@ def _notes(cluster: ClusterView, now_ms: int) -> str:
 
 def window(cluster: ClusterView, now_ms: int) -> str:
     """When it closes or opens next; nothing where that isn't known to happen."""
-    closed = next_closure(join(cluster.windows) or cluster.windows, now_ms)
+    return when(cluster.windows, now_ms)
+
+
+def when(windows: tuple[tuple[int, int], ...], now_ms: int) -> str:
+    """When that closes or opens next which has these windows."""
+    closed = next_closure(join(windows) or windows, now_ms)
     if closed is None:
         return ""
     if closed[0] > now_ms:

@@ -27,7 +27,8 @@ class Source(Struct, frozen=True, omit_defaults=True):
     A ``weekly`` one has its rules in ``text``. An ``ical`` one has the blob of what was last read
     whole in ``text``, when that was in ``read_ms``, and where it came from in ``name``: a file, or
     an address that is read again (``private``: also one that isn't on the internet). ``note`` says
-    why it can't be read any more, since ``read_ms``.
+    why it can't be read any more, since ``read_ms``. ``nodes`` says of which nodes it speaks, where
+    it isn't of all.
     """
 
     kind: Literal["weekly", "ical"]
@@ -38,6 +39,7 @@ class Source(Struct, frozen=True, omit_defaults=True):
     read_ms: int = 0
     note: str = ""
     private: bool = False
+    nodes: str = ""
 
 
 class Override(Struct, frozen=True, omit_defaults=True):
@@ -48,12 +50,21 @@ class Override(Struct, frozen=True, omit_defaults=True):
     means: Means
     actor: str = ""
     why: str = ""
+    nodes: str = ""
+
+
+class NodeWindows(Struct, frozen=True, omit_defaults=True):
+    """The windows of those nodes of which something is said beside what is said of all."""
+
+    nodes: str
+    windows: tuple[Window, ...] = ()
 
 
 class Calendar(Struct, frozen=True, omit_defaults=True):
     """The windows of a cluster until ``until_ms`` (UTC milliseconds), and what they follow from.
 
-    One that goes on beyond that ends in ``FOREVER_MS``.
+    One that goes on beyond that ends in ``FOREVER_MS``. ``parts`` are those of some of its nodes,
+    what holds of the whole cluster included.
     """
 
     cluster: str
@@ -61,6 +72,7 @@ class Calendar(Struct, frozen=True, omit_defaults=True):
     until_ms: int = 0
     sources: tuple[Source, ...] = ()
     overrides: tuple[Override, ...] = ()
+    parts: tuple[NodeWindows, ...] = ()
 
     @property
     def spans(self) -> tuple[Window, ...]:
@@ -71,7 +83,8 @@ class Calendar(Struct, frozen=True, omit_defaults=True):
 class SourceWish(Struct, frozen=True, forbid_unknown_fields=True):
     """What a calendar is to follow from too: ``rules``, an iCalendar ``text``, or an ``address``.
 
-    One of the same name takes the place of the one before; ``only`` takes that of all.
+    One of the same name takes the place of the one before; ``only`` takes that of all. ``nodes``
+    are names, ``pc-0*`` or ``LEVEL=VALUE``, apart by commas; none = the whole cluster.
     """
 
     rules: str = ""
@@ -82,6 +95,7 @@ class SourceWish(Struct, frozen=True, forbid_unknown_fields=True):
     zone: str = "UTC"
     private: bool = False
     only: bool = False
+    nodes: str = ""
 
 
 class OverrideWish(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +105,7 @@ class OverrideWish(Struct, frozen=True, forbid_unknown_fields=True):
     until_ms: int
     means: Means
     why: str = ""
+    nodes: str = ""
 
 
 class CalendarNow(Struct, frozen=True, omit_defaults=True):

@@ -107,7 +107,8 @@ class Node(Struct, frozen=True, omit_defaults=True):
     ``foreign_cpus_milli`` and ``foreign_memory_bytes`` are what others hold of it, who say so.
 
     ``domains`` says where it stands inside the cluster, by level: rack, switch, host. ``held`` is
-    what lies in the caches of this machine.
+    what lies in the caches of this machine. ``windows`` are the intervals (UTC ms) in which it may
+    be used where a calendar speaks of it alone; none = those of its cluster.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
     foreign_cpus_milli: int = 0
     foreign_memory_bytes: int = 0
     held: tuple[Held, ...] = ()
+    windows: tuple[tuple[int, int], ...] = ()
 
 
 class Taint(Struct, frozen=True, omit_defaults=True):

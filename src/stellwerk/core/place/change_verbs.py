@@ -320,7 +320,12 @@ def window(world: World, name: str, written: str) -> World:
     if written not in {"open", "closed"}:
         raise BadChange("a window is `open` or `closed`")
     windows = () if written == "open" else ((0, 0),)
-    return clusters_changed(world, name, lambda one: replace(one, windows=windows))
+
+    def changed(one: Cluster) -> Cluster:
+        nodes = tuple(replace(node, windows=()) if node.windows else node for node in one.nodes)
+        return replace(one, windows=windows, nodes=nodes)
+
+    return clusters_changed(world, name, changed)
 
 
 def hold(world: World, name: str, written: str) -> World:

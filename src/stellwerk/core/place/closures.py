@@ -1,15 +1,15 @@
-"""Keeps clusters for nobody while their windows are closed, and says how long those are open.
+"""Keeps nodes for nobody while their windows are closed, and says how long those are open.
 
-The end of a window is a reservation of the whole cluster by nobody: who is over before, or goes on
-from what it saves and can be stopped in time, may start there until then, and all others wait.
+The end of a window is a reservation by nobody of all nodes that close then: who is over before, or
+goes on from what it saves and can be stopped in time, may start there, and all others wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stellwerk.core.data.windows import join
-from stellwerk.core.model.calendars import FOREVER_MS, next_closure
+from stellwerk.core.data.node_windows import closures_of, is_windowed
+from stellwerk.core.model.calendars import FOREVER_MS
 from stellwerk.core.model.draining import moment
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.reasons import Param, Reason
@@ -24,16 +24,14 @@ def closures(view: View, by_name: Mapping[str, ClusterRoom]) -> list[Kept]:
     found = []
     for part in view.clusters:
         cluster = part.cluster
-        if not cluster.windows:
+        if not is_windowed(cluster):
             continue
-        closed = next_closure(join(cluster.windows) or cluster.windows, view.now_ms)
-        if closed is None:
-            continue
-        parts = tuple(whole_node(node) for node in cluster.nodes)
-        until_ms = closed[0] if closed[0] > view.now_ms else 0
-        name = f"{WINDOW}{cluster.name}"
-        found.append(Kept(WorkloadId(name), name, cluster.name, parts, until_ms, None, closed))
-        by_name[cluster.name].keep(parts, name)
+        for number, (closed, nodes) in enumerate(closures_of(cluster, view.now_ms).items()):
+            parts = tuple(whole_node(node) for node in nodes)
+            until_ms = closed[0] if closed[0] > view.now_ms else 0
+            name = f"{WINDOW}{cluster.name}{f' {number}' if number else ''}"
+            found.append(Kept(WorkloadId(name), name, cluster.name, parts, until_ms, None, closed))
+            by_name[cluster.name].keep(parts, name)
     return found
 
 

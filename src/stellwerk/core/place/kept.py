@@ -96,7 +96,14 @@ def marked(allocation: Allocation, kept: list[Kept], head: Head, queue: str) -> 
         and one.reservation.holder.owns(head.work, queue)
         and is_in(allocation, one.parts)
     )
-    closes_ms = min((one.closed[0] for one in kept if one.closed), default=0)
+    closes_ms = min(
+        (
+            one.closed[0]
+            for one in kept
+            if one.closed and any(part.node in nodes for part in one.parts)
+        ),
+        default=0,
+    )
     return replace(allocation, passed=passed, reserved=next(mine, ""), closes_ms=closes_ms)
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.budgets import copied
+from stellwerk.core.data.node_windows import with_windows
 from stellwerk.core.inventory.gpu_faults import forgivable, still_told, withheld
 from stellwerk.core.lengths import History
 from stellwerk.core.model.budgets import Spent
@@ -196,7 +197,7 @@ class State:
         if name in self.drains:
             cluster = replace(cluster, nodes=with_drains(cluster, self.drains[name]))
         if name in self.calendars:
-            cluster = replace(cluster, windows=self.calendars[name].spans)
+            cluster = with_windows(cluster, self.calendars[name])
         self.clusters[name] = cluster
         self.cluster_changed(name)
 
