@@ -21,6 +21,7 @@ BREACHES = {
     "http-in-server": ("engine/clock.py", "import uvicorn"),
     "drivers-independent": ("drivers/local/__init__.py", "import stellwerk.drivers.simulated"),
     "ssh-in-driver": ("engine/clock.py", "import asyncssh"),
+    "kubernetes-in-driver": ("engine/clock.py", "import lightkube"),
 }
 """For each contract a line that breaks it, and the module to which the line is added."""
 

@@ -91,6 +91,9 @@ TABLE: dict[str, Entry] = {
     "cluster": Entry(
         "stellwerk.cli.commands.cluster", "machines over SSH: add, remove; drain any cluster", FLEET
     ),
+    "kubernetes": Entry(
+        "stellwerk.cli.commands.kubernetes", "Kubernetes clusters: add, remove, their rights", FLEET
+    ),
     "join": Entry("stellwerk.cli.commands.join", "let this machine dial in to a server", FLEET),
     "resume": Entry(
         "stellwerk.cli.commands.resume", "take drained or quarantined nodes back into use", FLEET

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from stellwerk.drivers.agents.checkpoint_home import CheckpointHome
+    from stellwerk.drivers.kubernetes.driver import KubernetesDriver
     from stellwerk.engine.loop import Engine
     from stellwerk.server.machines import Machines
     from stellwerk.server.services import Services
@@ -244,7 +245,7 @@ async def _begin(
     )
     engine = Engine(
         store,
-        [shared or local, *over_ssh.load()],
+        [shared or local, *over_ssh.load(), *_on_kubernetes(settings, store, clock.now_ms)],
         clock,
         limits=people.limits,
         marked=lambda cluster: sharing.marked(belongings.marked(cluster)),
@@ -263,6 +264,20 @@ async def _begin(
     services.hosts = shared
     services.checkpoint_home = over_ssh.checkpoint_home
     return services, engine, over_ssh
+
+
+def _on_kubernetes(
+    settings: Settings, store: "Store", now_ms: "Callable[[], int]"
+) -> "list[KubernetesDriver]":
+    """The drivers of the Kubernetes clusters that are written down."""
+    from stellwerk.config import machine_id
+    from stellwerk.drivers.kubernetes.settings import on_kubernetes, read_clusters
+
+    home = Path(settings.home)
+    return [
+        on_kubernetes(one, home=home, machine=machine_id(), blobs=store.blobs, now_ms=now_ms)
+        for one in read_clusters(home)
+    ]
 
 
 def _checkpoint_home(settings: Settings, now_ms: "Callable[[], int]") -> "CheckpointHome":

@@ -322,7 +322,17 @@ INTEGRATIONS = (
         limits="nothing runs in it",
     ),
     Integration(
-        "Slurm, Kubernetes, OCM and Kueue, clouds",
+        "Kubernetes",
+        "experimental",
+        "a Job for each run, with the runtime in its pod: output, commands inside, eviction as "
+        "a notice",
+        "Kubernetes 1.34.4 with kubelet and containerd 1.6, lightkube 1.0, websockets 17",
+        "real",
+        ("tests/lab/test_kubernetes.py", "tests/lab/test_kubernetes_conformance.py"),
+        limits="one node a run; checkpoints and outputs go with the pod; never tried with a GPU",
+    ),
+    Integration(
+        "Slurm, OCM and Kueue, clouds",
         "planned",
         "places to run on: a task bound to one is refused in words",
         "",

@@ -61,6 +61,10 @@ class Api:
         self._config = config
         self._client = AsyncClient(config, self.namespace, field_manager=MANAGER)
 
+    async def close(self) -> None:
+        """Hangs up."""
+        await self._client.close()
+
     async def nodes(self) -> list[Object]:
         """All nodes."""
         with self._words("list nodes"):

@@ -104,6 +104,7 @@ class KubernetesDriver:
     async def open(self) -> None:
         """Lists what is there and adopts it; then watches."""
         await self._watch_no_more()
+        await self._hang_up()
         asked_at_ms = self._now_ms()
         self._api = self._connect()
         jobs = await self._api.jobs(self._mine)
@@ -194,12 +195,17 @@ class KubernetesDriver:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
+    async def _hang_up(self) -> None:
+        api, self._api = self._api, None
+        if api is not None:
+            await api.close()
+
     async def close(self) -> None:
         """Hangs up; what runs there goes on."""
         await self._watch_no_more()
         for run in self._runs.values():
             await run.close()
-        self._api = None
+        await self._hang_up()
         self._news.set()
 
     def vanish(self) -> None:
