@@ -43,6 +43,7 @@ TABLE: dict[str, Rule] = {
     "data/no-way": Rule(409, 1, "That machine's cache can't be reached"),
     "data/not-there": Rule(404, 3, "It isn't there"),
     "data/nowhere": Rule(404, 3, "No machine has it"),
+    "data/runtime-too-old": Rule(409, 1, "That machine's runtime is too old"),
     "data/source-away": Rule(503, 6, "The machine that has it doesn't answer"),
     "data/target-away": Rule(503, 6, "The machine doesn't answer"),
     "placement/": Rule(422, 2, "The placement can't be accepted"),
