@@ -26,6 +26,8 @@ from tests.core.queued import a_queue, queueing
 MINUTE, HOUR = 60_000, 3_600_000
 EXAM = Holder("queue", "p/exam")
 SAVES = Policies(recovers=True)
+STEP_MS = 7 * MINUTE
+GANG = a_shape(a_request(cpus=2, memory_gib=0, gpus=2), num_nodes=2)
 
 
 def a_hall(nodes: int = 1, cards: int = 4) -> Hall:
@@ -251,6 +253,40 @@ def test_reserved_room_is_there_when_its_time_comes(data: st.DataObject) -> None
     mine = [hall.submit(cards(1), queue="exam") for _ in range(wanted)]
     started = hall.settle()
     assert [one for one in mine if one in started] == mine
+
+
+@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(st.data())
+def test_reservations_and_small_work_starve_nobody(data: st.DataObject) -> None:
+    """Once the last reservation is over, and what began before that has ended, the large one that
+    others passed has started; whatever was reserved, and however much small work comes.
+    """
+    hall = a_hall(nodes=2, cards=2)
+    last = hall.now_ms + HOUR
+    for number in range(data.draw(st.integers(0, 3), "reservations")):
+        after = data.draw(st.integers(0, 24), "from") * 10 * MINUTE
+        lasts = data.draw(st.integers(1, 12), "lasts") * 10 * MINUTE
+        gpus = data.draw(st.integers(1, 4), "gpus")
+        made = reserved(hall, f"r{number}", wanted=Wanted(gpus=gpus), after=after, lasts=lasts)
+        if isinstance(made[0], ev.ReservationMade):
+            last = max(last, hall.now_ms + after + lasts)
+    ends: dict[WorkloadId, int] = {}
+    large = None
+    while hall.now_ms <= last + HOUR and (large is None or large not in ends):
+        if large is None and len(ends) == 4:
+            last = max(last, hall.now_ms)
+            large = hall.submit(data.draw(st.sampled_from([cards(2), GANG]), "large"))
+        limit = Policies(time_limit_ms=data.draw(st.integers(3, 5), "limit") * STEP_MS)
+        more = len(hall.state.workloads) < 4 if large is None else data.draw(st.integers(1, 3))
+        for _ in range(more):
+            hall.submit(cards(1), policies=limit)
+        for key in hall.settle():
+            ends[key] = hall.now_ms + hall.workload(key).policies.time_limit_ms
+        let(hall, STEP_MS)
+        for key in [key for key, at_ms in ends.items() if at_ms <= hall.now_ms and key != large]:
+            hall.end(key)
+            del ends[key]
+    assert large is None or large in ends
 
 
 def test_a_protected_run_is_stopped_neither_for_others_nor_for_a_reservation() -> None:
