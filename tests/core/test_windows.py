@@ -13,11 +13,13 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.calendars import FOREVER_MS, Calendar, NodeWindows, next_closure
 from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.ids import WorkloadId, workload_of
+from stellwerk.core.model.limits import LEAST_RUN_MS
 from stellwerk.core.model.workload import Policies, RunEnd
 from stellwerk.core.state import State, StateImage
 from stellwerk.core.what_if import with_room
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall
+from tests.core.queued import a_queue, queueing
 
 MINUTE, HOUR = 60_000, 3_600_000
 SAVES = Policies(recovers=True)
@@ -247,3 +249,45 @@ def test_what_if_it_were_open_or_closed() -> None:
     assert (before.likely_ms, after.likely_ms) == (hall.now_ms + 2 * HOUR, hall.now_ms)
     closed = with_room(hall.view(), "window", ["lab", "closed"])
     assert forecast(closed, Knowledge(), [key])[key].likely_ms is None
+
+
+def a_queued_room(*spans: tuple[int, int]) -> Hall:
+    """A full room whose queue lets work of a higher priority stop that of a lower one."""
+    hall = a_room(*spans)
+    hall.apply(queueing(a_queue("team", 4)))
+    low = hall.submit(a_shape(a_request(cpus=4)), queue="team", policies=SAVES)
+    assert hall.settle() == [low]
+    hall.seen(low)
+    hall.now_ms += LEAST_RUN_MS
+    return hall
+
+
+def test_work_stops_others_where_it_is_over_before_the_window_closes() -> None:
+    """Its order says when that closes; what needs longer stops nobody."""
+    hall = a_queued_room((0, 3), (9, 30))
+    closes_ms = hall.state.clusters["lab"].windows[0][1]
+    high = [
+        hall.submit(a_shape(a_request(cpus=4)), queue="team", priority=n, policies=ends_in(hours))
+        for n, hours in ((9, 5), (5, 1))
+    ]
+    hall.cycle()
+    assert hall.workload(high[0]).claim is None
+    assert hall.workload(high[1]).claim is not None
+    hall.end(WorkloadId("w-00001"), RunEnd(how="notice", put_back=True, new_checkpoint=True))
+    assert high[1] in hall.settle()
+    assert hall.workload(high[1]).runs[-1].allocation.closes_ms == closes_ms
+    assert not let(hall), "nobody has to be told anew"
+
+
+def test_a_promise_is_not_kept_in_a_room_that_has_closed() -> None:
+    """Who was stopped for it took its time: it waits as others do, and nothing starts."""
+    hall = a_queued_room((0, 3), (9, 30))
+    high = hall.submit(a_shape(a_request(cpus=4)), queue="team", priority=5, policies=ends_in(1))
+    hall.cycle()
+    assert hall.workload(high).claim is not None
+    hall.now_ms += 3 * HOUR
+    hall.end(WorkloadId("w-00001"), RunEnd(how="notice", put_back=True, new_checkpoint=True))
+    assert hall.settle() == []
+    assert hall.workload(high).claim is None
+    hall.now_ms += 6 * HOUR
+    assert high in hall.settle()

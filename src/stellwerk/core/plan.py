@@ -18,6 +18,7 @@ from stellwerk.core.model.holding import Claim
 from stellwerk.core.place.aging import Rising
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.by_flavor import ByFlavor, unbound
+from stellwerk.core.place.closures import opened
 from stellwerk.core.place.cycle import KEPT_AT_ONCE, OVERTAKEN_MS, Cycle, Lenders
 from stellwerk.core.place.decide import chosen, rank
 from stellwerk.core.place.fewer import at_least, fits_in, most_of
@@ -112,10 +113,11 @@ def _keep_promise(cycle: Cycle, one: ClaimView) -> None:
         and is_free(room, claim.allocation)
         and cycle.bounded.lets(one.shape.shape, one.shape.id, claim.allocation)
     ):
+        and (given := cycle.keeping.in_window(one.shape.heads[0], claim.allocation)) is not None
         found = [Found(Candidate(cluster, claim.allocation.alternative, "fits"))]
         said = quotas.said(queue, one.shape)
         decided = chosen(found, [0], cycle.inputs(one.shape.id), said)
-        decided = replace(decided, allocation=claim.allocation)
+        decided = replace(decided, allocation=given)
         cycle.start(one.shape.heads[0], one.shape, decided, claim.holding)
         quotas.take(queue, claim.holding)
     else:
@@ -202,7 +204,7 @@ def _start_or_promise(
             _start_bound(cycle, quotas, queue, head, shape, size[1], whose)
             return True
     may_promise = cycle.promises < cycle.view.limits.promises
-    if may_promise and _promise(cycle, quotas, queue, head, shape):
+    if may_promise and _promise(cycle, quotas, queue, head, shape, opened(lenders)):
         return True
     quotas.note(queue, head, shape.id, room_state)
     return False
@@ -237,12 +239,24 @@ def _start_bound(
     cycle.starts += 1
 
 
-def _promise(cycle: Cycle, quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView) -> bool:
-    """Stops others for a workload, if it then really starts."""
+def _promise(
+    cycle: Cycle,
+    quotas: Quotas,
+    queue: QueueState,
+    head: Head,
+    shape: ShapeView,
+    still_open: Lenders,
+) -> bool:
+    """Stops others for a workload, if it then really starts; also where it is over, or can be
+    stopped, before a window closes.
+    """
     inputs, least = cycle.inputs(shape.id), at_least(shape)
-    found = promise(quotas, queue, head, shape, inputs, cycle.churn)
+    lent = None
+    if still_open:
+        lent = ByFlavor(cycle.bounded.on(cycle.keeping.lent(cycle.rooms, still_open)))
+    found = promise(quotas, queue, head, shape, inputs, cycle.churn, lent)
     if found is None and least is not None:
-        found = promise(quotas, queue, head, least, inputs, cycle.churn)
+        found = promise(quotas, queue, head, least, inputs, cycle.churn, lent)
     if found is None:
         return False
     cycle.claim(queue, head, found.claim, found.stops)

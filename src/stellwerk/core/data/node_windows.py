@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from msgspec.structs import replace
 
 from stellwerk.core.data.windows import join
-from stellwerk.core.model.calendars import FOREVER_MS, Calendar, Window, next_closure
+from stellwerk.core.model.calendars import Calendar, Window, next_closure
 from stellwerk.core.model.cluster import Cluster, Node
 
 NODES_HELP = "write names, `pc-0*`, or LEVEL=VALUE as the nodes have it, apart by commas"
@@ -93,9 +93,6 @@ class Closings:
         return min((one for one in closed if one is not None), default=None)
 
 
-def closes_ms(cluster: Cluster, nodes: Iterable[str], now_ms: int) -> int:
-    """When a run on some nodes must be gone; 0 = at no time that is known."""
-    if not is_windowed(cluster):
-        return 0
-    closed = Closings(cluster, now_ms).of(nodes)
-    return 0 if closed is None or closed[0] >= FOREVER_MS else closed[0]
+def closing_of(cluster: Cluster, nodes: Iterable[str], now_ms: int) -> Window | None:
+    """When the first of some nodes closes, and until when; None = it isn't known to."""
+    return Closings(cluster, now_ms).of(nodes) if is_windowed(cluster) else None

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stellwerk.core.data.node_windows import closures_of, is_windowed
+from stellwerk.core.data.node_windows import closing_of, closures_of, is_windowed
 from stellwerk.core.model.calendars import FOREVER_MS
+from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.draining import moment
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.reasons import Param, Reason
+from stellwerk.core.model.resources import Allocation
 from stellwerk.core.place.kept import Kept
 from stellwerk.core.place.reservable import whole_node
 from stellwerk.core.place.rooms import RESERVATION, WINDOW, ClusterRoom
@@ -33,6 +35,15 @@ def closures(view: View, by_name: Mapping[str, ClusterRoom]) -> list[Kept]:
             found.append(Kept(WorkloadId(name), name, cluster.name, parts, until_ms, None, closed))
             by_name[cluster.name].keep(parts, name)
     return found
+
+
+def window_of(cluster: Cluster, allocation: Allocation, now_ms: int) -> Kept | None:
+    """What is kept for nobody of some nodes of a cluster, from when the first of them closes."""
+    closed = closing_of(cluster, (one.node for one in allocation.nodes), now_ms)
+    if closed is None:
+        return None
+    name, until_ms = f"{WINDOW}{cluster.name}", closed[0] if closed[0] > now_ms else 0
+    return Kept(WorkloadId(name), name, cluster.name, allocation.nodes, until_ms, None, closed)
 
 
 def opened(lenders: Mapping[str, list[Kept]]) -> dict[str, list[Kept]]:

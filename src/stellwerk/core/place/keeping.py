@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from stellwerk.core.lengths import P50, P90, own_keys, trusted_ms
 from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.lengths import Begun, Work
@@ -21,7 +23,14 @@ from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Allocation, NodeAllocation, Request
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.candidates import answering, avoided, cannot, serves
-from stellwerk.core.place.closures import change_times, closures, opened, told_other, told_window
+from stellwerk.core.place.closures import (
+    change_times,
+    closures,
+    opened,
+    told_other,
+    told_window,
+    window_of,
+)
 from stellwerk.core.place.kept import Kept, inside, is_mine, may_enter, told_reserved
 from stellwerk.core.place.lacks import Credit, Far, credit
 from stellwerk.core.place.reservable import left_of
@@ -163,6 +172,17 @@ class Keeping:
 
     def _may_enter(self, one: Kept, head: Head, queue: str) -> bool:
         return may_enter(one, head, queue, self.lasts_ms, self._view.now_ms)
+
+    def in_window(self, head: Head, promised: Allocation) -> Allocation | None:
+        """What was promised to a workload, with when that closes; None = it can't be over, or be
+        stopped, before, or that is closed.
+        """
+        kept = window_of(self._parts[promised.cluster].cluster, promised, self._view.now_ms)
+        if kept is None:
+            return promised
+        if not self._may_enter(kept, head, ""):
+            return None
+        return replace(promised, closes_ms=kept.until_ms)
 
     def keep(self, head: Head, shape: ShapeView, bounded: Bounded) -> Kept | None:
         """Keeps what a workload needs where it is nearest; None where it could never run."""

@@ -18,6 +18,7 @@ from stellwerk.core.model.holding import Claim
 from stellwerk.core.model.reasons import Param, Reason
 from stellwerk.core.model.resources import Allocation
 from stellwerk.core.place.bounded import Bounded
+from stellwerk.core.place.by_flavor import ByFlavor
 from stellwerk.core.place.decide import chosen, rank
 from stellwerk.core.place.found import Found
 from stellwerk.core.place.limited import charged
@@ -73,9 +74,18 @@ class Churn:
 
 
 def promise(
-    quotas: Quotas, queue: QueueState, head: Head, shape: ShapeView, inputs: Inputs, churn: Churn
+    quotas: Quotas,
+    queue: QueueState,
+    head: Head,
+    shape: ShapeView,
+    inputs: Inputs,
+    churn: Churn,
+    lent: ByFlavor | None = None,
 ) -> Promise | None:
-    """Finds whom to stop for a workload that doesn't fit, by quota or by room."""
+    """Finds whom to stop for a workload that doesn't fit, by quota or by room.
+
+    ``lent`` are the rooms with what it may use of them although that closes later.
+    """
     quota, now_ms = quotas.quota, quotas.view.now_ms
     asked = quotas.asked(queue, shape)
     consulted = bool(asked.fitting)
@@ -88,7 +98,7 @@ def promise(
     for offer in sorted(asked.offers, key=lambda one: _turn(one, ordered=shape.shape.ordered)):
         if offer.option.short and not offer.option.stops:
             continue
-        trial = _Trial(quotas, shape, offer)
+        trial = _Trial(quotas, shape, offer, lent or quotas.by_flavor)
         victims = quota.victims(queue, workload, offer.option, now_ms, trial.has_place)
         consulted = consulted or trial.checks > 0
         if victims is None:
@@ -164,11 +174,11 @@ def drained(quota: Quota) -> list[StopRun]:
 class _Trial:
     """The rooms of an offer as they are without the holders that a search acts as if gone."""
 
-    def __init__(self, quotas: Quotas, shape: ShapeView, offer: Offer) -> None:
+    def __init__(self, quotas: Quotas, shape: ShapeView, offer: Offer, by_flavor: ByFlavor) -> None:
         self._quotas = quotas
         self._shape = shape
         self._offer = offer
-        self._bounded = quotas.by_flavor.bounded(where_of(offer.option, shape))
+        self._bounded = by_flavor.bounded(where_of(offer.option, shape))
         self.checks = 0
 
     def has_place(self) -> bool:
