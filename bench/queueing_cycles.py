@@ -27,8 +27,8 @@ from bench.queueing_shapes import BASELINE, CPU, NOMINAL, Shape, objects
 from stellwerk.core.intake import on_plan, on_report
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
-from stellwerk.core.model.actions import Plan, StartRun
-from stellwerk.core.model.ids import BlobHash, WorkloadId
+from stellwerk.core.model.actions import ClaimRoom, Plan, StartRun
+from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId
 from stellwerk.core.model.queue_object import QueueObject
 from stellwerk.core.model.reports import RunReport
 from stellwerk.core.model.resources import Alternative, Request
@@ -87,14 +87,25 @@ class Long(Bench):
         while True:
             planned = self.cycle()
             starts += sum(isinstance(one, StartRun) for one in planned.actions)
+            for claim in planned.actions:
+                for stop in claim.stops if isinstance(claim, ClaimRoom) else ():
+                    self.stopped(stop.run)
             if not planned.actions:
                 return starts
 
     def end(self, nth: int) -> None:
         """One of those that run is over."""
         run = sorted(self.state.running.values())[nth]
+        self.over(run, RunEnd(how="exited", code=0))
+
+    def stopped(self, run: RunId) -> None:
+        """One that had notice ends at once."""
+        self.over(run, RunEnd(how="signalled", signal=15))
+
+    def over(self, run: RunId, end: RunEnd) -> None:
+        """A run is known to be over."""
         generation = int(run.rsplit("-", 1)[1])
-        report = RunReport("c000", run, generation, "Ended", RunEnd(how="exited", code=0))
+        report = RunReport("c000", run, generation, "Ended", end)
         self.fold(on_report(self.state, report, self.now_ms))
 
 

@@ -122,7 +122,7 @@ def test_a_slip_in_the_name_of_the_annotation_is_told() -> None:
     assert read.problems == ()
     assert read.objects.queues[0].budgets == ()
     told = [one for one in read.notices if one.code == "queue/annotation"]
-    known = "`stellwerk/budget` and `stellwerk/aging` are known"
+    known = "`stellwerk/budget`, `stellwerk/aging` and `stellwerk/quota` are known"
     assert [(one.path, one.help) for one in told] == [
         ("metadata.annotations.stellwerk/bugdet", known)
     ]

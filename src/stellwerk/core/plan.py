@@ -72,7 +72,8 @@ def _go_through(cycle: Cycle) -> bool:
         _keep_promise(cycle, one)
     cycle.reserve()
     rising = Rising(cycle.view, cycle.quotas)
-    shapes = rising.shapes(cycle.memory)
+    cycle.rest(steady=not rising.any)
+    shapes = rising.shapes(cycle.memory) if rising.any else cycle.view.shapes
     cycle.view = replace(cycle.view, shapes=shapes)
     turns, more = turns_of(shapes, cycle.quotas, rising.risen), False
     while turns and cycle.starts < STARTS_PER_CYCLE:
@@ -112,8 +113,8 @@ def _keep_promise(cycle: Cycle, one: ClaimView) -> None:
         quotas.quota.fits(queue, claim.holding.usage)
         and is_free(room, claim.allocation)
         and cycle.bounded.lets(one.shape.shape, one.shape.id, claim.allocation)
-    ):
         and (given := cycle.keeping.in_window(one.shape.heads[0], claim.allocation)) is not None
+    ):
         found = [Found(Candidate(cluster, claim.allocation.alternative, "fits"))]
         said = quotas.said(queue, one.shape)
         decided = chosen(found, [0], cycle.inputs(one.shape.id), said)
@@ -132,15 +133,20 @@ def _consider(cycle: Cycle, head: Head, shape: ShapeView) -> bool:
     door = quotas.door(shape.shape) if quotas is not None else None
     if quotas is None or door is None:
         return _start_unbound(cycle, head, shape)
+    queue = door.queue
     if head.id in cycle.claimed:
+        cycle.drowsy.stirs(queue)
         cycle.blocked[shape.id] = None
         return True
-    queue = door.queue
     if queue is None or _is_closed(quotas, door, shape):
+        if queue is not None and door.reason is None:
+            cycle.drowsy.saw(queue, shape, still=True)
         cycle.blocked[shape.id] = None
         return False
     if _start_or_promise(cycle, quotas, queue, head, shape):
+        cycle.drowsy.stirs(queue)
         return True
+    cycle.drowsy.saw(queue, shape, still=quotas.is_short(queue, head, shape.id))
     _wait(cycle, quotas, queue, head, shape)
     return False
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stellwerk.core.model.actions import Action, TellWaiting
 from stellwerk.core.model.ids import ShapeId
 from stellwerk.core.queue.entries import QueueState
 from stellwerk.core.queue.quota import Quota
@@ -67,7 +68,7 @@ class Asleep:
             key = of.get(shape.id)
             if key is None:
                 door = quota.door(shape.shape.queue)
-                if door is not None and door.queue is not None:
+                if door is not None and door.queue is not None and door.reason is None:
                     counts[door.queue.node.top.key] = -1
             elif counts[key] >= 0 and self.trees[key].shapes[shape.id] is shape:
                 counts[key] += 1
@@ -82,22 +83,26 @@ class Asleep:
 
 
 class Drowsy:
-    """One cycle: which trees may be left alone after it. ``shapes`` are those to be looked at."""
+    """One cycle: which trees may be left alone after it."""
 
-    def __init__(self, view: View, asleep: Asleep, quota: Quota | None, *, steady: bool) -> None:
+    def __init__(self, view: View, asleep: Asleep) -> None:
+        self._view = view
         self._asleep = asleep
-        self._now_ms = view.now_ms
-        others = view.used_up or view.past_use or view.reservations
-        self._on = quota is not None and steady and not others
+        self._on = False
         self._seen: dict[str, dict[ShapeId, ShapeView]] = {}
         self._queues: dict[str, QueueState] = {}
         self._restless: dict[str, None] = {}
-        if quota is None or not self._on:
-            asleep.forget()
-            self.shapes = view.shapes
-            return
-        self.shapes = asleep.awake(view.shapes, quota, view.now_ms)
-        self._counted = quota.counted_tops()
+
+    def awake(self, quota: Quota | None, *, steady: bool) -> tuple[ShapeView, ...]:
+        """The shapes that must be looked at. What is counted in a tree already wakes it."""
+        view = self._view
+        others = view.used_up or view.past_use or view.reservations
+        if quota is None or others or not steady:
+            self._asleep.forget()
+            return view.shapes
+        self._on = True
+        self._restless = quota.counted_tops()
+        return self._asleep.awake(view.shapes, quota, view.now_ms)
 
     def saw(self, queue: QueueState, shape: ShapeView, *, still: bool) -> None:
         """A shape waits; ``still`` = for reasons of its tree alone."""
@@ -107,16 +112,24 @@ class Drowsy:
         if not still:
             self._restless[key] = None
 
-    def stirs(self, queue: QueueState) -> None:
+    def stirs(self, queue: QueueState | None) -> None:
         """Something happened in a tree."""
-        self._restless[queue.node.top.key] = None
+        if queue is not None:
+            self._restless[queue.node.top.key] = None
+
+    def told(self, told: Iterable[Action]) -> None:
+        """A tree of which something is told is asked again, lest that be lost on the way."""
+        news = {one.shape: None for one in told if isinstance(one, TellWaiting)}
+        for key, shapes in self._seen.items() if news else ():
+            if any(id in news for id in shapes):
+                self._restless[key] = None
 
     def settle(self, due: dict[ShapeId, int]) -> None:
         """Leaves alone what may be; ``due`` is when time alone could change something."""
         if not self._on:
             return
         for key, shapes in self._seen.items():
-            if key in self._restless or key in self._counted:
+            if key in self._restless:
                 continue
             times = [at_ms for id in shapes if (at_ms := due.get(id, 0))]
             tree = Tree(self._queues[key], min(times, default=0))

@@ -11,6 +11,7 @@ from stellwerk.core.model.decisions import Decision, Inputs
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import ShapeId, WorkloadId
 from stellwerk.core.model.resources import NodeAllocation
+from stellwerk.core.place.asleep import Drowsy
 from stellwerk.core.place.bounded import Bounded
 from stellwerk.core.place.by_flavor import ByFlavor
 from stellwerk.core.place.checking import checking
@@ -66,6 +67,7 @@ class Cycle:
         self.decisions: list[Decision] = []
         self.again = False
         self.room_state = memory.generation
+        self.drowsy = Drowsy(view, memory.asleep)
         self._versions = {part.cluster.name: part.version for part in view.clusters}
         self._facts = {part.cluster.name: part.facts for part in view.clusters}
 
@@ -83,6 +85,12 @@ class Cycle:
         """Keeps what is promised for a time that is near, or has begun."""
         for kept in self.keeping.reserve():
             self._note(kept.cluster, kept.parts, kept.name)
+
+    def rest(self, *, steady: bool) -> None:
+        """Looks no more at the work of trees in which nothing can have changed."""
+        quota = self.quotas.quota if self.quotas is not None else None
+        shapes = self.drowsy.awake(quota, steady=steady)
+        self.view = replace(self.view, shapes=shapes)
 
     def start(
         self,
@@ -193,18 +201,25 @@ class Cycle:
             self.view, self.anywhere, self.quotas, self.keeping, self.promised, self.room_state,
             resting,
         )  # fmt: skip
-        return telling.tell(self.memory, self.blocked, generation, self.inputs)
+        told, decisions = telling.tell(self.memory, self.blocked, generation, self.inputs)
+        self.drowsy.told(told)
+        return told, decisions
 
     def wake_at_ms(self) -> int:
         """When time alone could change the plan: a back-off ends, a head was overtaken enough."""
         times = [one for one in (self.view.next_due_ms, self.keeping.wake_at_ms()) if one]
+        times += self.drowsy.wake_times()
         now_ms, recheck = self.view.now_ms, self.memory.recheck
+        soonest: dict[ShapeId, int] = {}
         for shape in self.view.shapes:
             if shape.id in self.blocked:
                 again_ms = recheck.get(shape.id, 0) if shape.id in self.searched else 0
                 due = (shape.heads[0].queued_ms + OVERTAKEN_MS, again_ms)
-                times += [one for one in due if one > now_ms]
-        return min(times, default=0)
+                later = [one for one in due if one > now_ms]
+                if later:
+                    soonest[shape.id] = min(later)
+        self.drowsy.settle(soonest)
+        return min((*times, *soonest.values()), default=0)
 
     def _note(self, cluster: str, parts: tuple[NodeAllocation, ...], kept: str = "") -> None:
         """Notes what was done to the rooms, so that equal states of them are seen to be equal."""
