@@ -62,6 +62,15 @@ def test_memory_is_that_of_the_run_and_load_that_of_the_device(machine: Machine)
     assert machine.gpus.used_by("other")[0]["memory_bytes"] == 0
 
 
+def test_a_driver_that_hung_is_asked_again_soon(machine: Machine) -> None:
+    """It isn't a machine without GPUs: who shares them must be watched again when it answers."""
+    machine.measure()
+    machine.asked.pop()({"ok": True, "facts": {"gpus": [], "gpu_driver_broken": True}})
+    machine.now_ms += gpus.LOOK_AT_BROKEN_MS
+    machine.measure()
+    assert machine.asked
+
+
 def test_memory_that_the_driver_keeps_to_itself_is_not_guessed(machine: Machine) -> None:
     """One process without a figure makes the sum unknown."""
     machine.measure()

@@ -276,7 +276,7 @@ def check_node(cluster: ClusterView, node: NodeView) -> Iterator[Check]:
             yield Check(
                 "warn",
                 f"{node.name}: {size(device.foreign_bytes)} of GPU "
-                f"{device.index} are held by processes outside Stellwerk",
+                f"{device.index} are held outside of this Stellwerk",
                 "stw gpu",
             )
 

@@ -17,6 +17,9 @@ LOOK_EVERY_MS = 4_000
 LOOK_AGAIN_MS = 600_000
 """Where there was no GPU: one may have been plugged in, or its driver loaded."""
 
+LOOK_AT_BROKEN_MS = 60_000
+"""Where the driver hung or crashed: runs that share its GPUs are still there."""
+
 
 class Gpus:
     """What was last seen of all GPUs; `ask` probes the machine and calls back."""
@@ -37,8 +40,11 @@ class Gpus:
             self._ask(self._take)
 
     def _take(self, answer: JSONObject) -> None:
-        self._seen = list((answer.get("facts") or {}).get("gpus") or ())
+        facts = answer.get("facts") or {}
+        self._seen = list(facts.get("gpus") or ())
         pause_ms = LOOK_EVERY_MS if self._seen or "error" in answer else LOOK_AGAIN_MS
+        if facts.get("gpu_driver_broken"):
+            pause_ms = LOOK_AT_BROKEN_MS
         self._look_again_at = monotonic_ms() + pause_ms
         waiting, self._waiting = self._waiting, []
         for go_on in waiting:

@@ -201,10 +201,14 @@ def _cpus(milli: int) -> str:
 
 
 def _gpu(gpu: GpuRequest) -> str:
-    text = f"{gpu.count}x{gpu_name(gpu).replace('GPUs', 'GPU')}"
+    many = gpu_name(gpu)
+    one = many.replace("GPUs", "GPU")
+    if not gpu.shares:
+        return f"{gpu.count}x{one}"
+    part = f"{gpu.fraction_milli / 10:g}%"
     if gpu.share_bytes:
-        return f"{amount(gpu.share_bytes, 'bytes')} of {text}"
-    return f"{gpu.fraction_milli / 10:g}% of {text}" if gpu.shares else text
+        part = amount(gpu.share_bytes, "bytes")
+    return f"{part} of one {one}" if gpu.count == 1 else f"{part} of each of {gpu.count} {many}"
 
 
 def holds_text(allocation: Allocation) -> str:

@@ -54,6 +54,14 @@ def test_who_uses_what_of_what_it_asked_for() -> None:
     assert cells(a_line(unified=True))["note"] == "its memory is the machine's"
 
 
+def test_of_many_on_a_card_the_first_are_named() -> None:
+    """A line stays a line; the rest is counted."""
+    users = [GpuUser(f"w-{n}-1", f"s{n}", GIB, 0) for n in range(6)]
+    assert cells(a_line(users=users))["runs"] == (
+        "s0 0/1 GiB, s1 0/1 GiB, s2 0/1 GiB, s3 0/1 GiB and 2 more"
+    )
+
+
 def test_idle_is_what_runs_hold_and_none_uses() -> None:
     """The longest first; one of two users that works makes it busy, and so does who isn't known."""
 

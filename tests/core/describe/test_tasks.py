@@ -147,6 +147,14 @@ def test_references_of_secrets() -> None:
     assert found.managed_secrets == (SecretRef("A", "personal", "/x"), SecretRef("B", "global"))
 
 
+def test_which_devices_a_run_sees_is_nobodys_to_say() -> None:
+    """What it was given lies over such a variable, so its author is told, with the place."""
+    found = task("envs: {A: 1, CUDA_VISIBLE_DEVICES: 0}\nrun: x")
+    told = [(one.code, one.path, one.line, one.column) for one in found.notices]
+    assert told == [("spec/env-devices", "envs.CUDA_VISIBLE_DEVICES", 1, 14)]
+    assert not task("envs: {A: 1}\nrun: x").notices
+
+
 def test_an_env_value_that_no_program_can_be_given() -> None:
     """Refused with its size, without its content, from the file and from a flag alike."""
     large = "v" * LARGEST_VALUE

@@ -118,6 +118,14 @@ def test_memory_of_the_node_is_given_once() -> None:
     assert put(room, Request(cpus_milli=0, memory_bytes=49 * GIB)) == [False]
 
 
+def test_only_what_is_shared_of_the_node_is_taken_from_its_memory() -> None:
+    """Beside a card with memory of its own: a share of that one leaves the node's memory alone."""
+    spark = replace(SPARK, index=1)
+    room = Room(lab(CARD, spark, memory_gib=30), ())
+    assert room.packing().best(asks(18, memory_gib=30), 9) == ["n1"]
+    assert put(room, asks(18, memory_gib=20), asks(18), asks(18)) == [True, True, False]
+
+
 def test_cards_that_are_joined_come_together() -> None:
     """Of an island that has enough, the smallest; else as without islands."""
     devices = tuple(

@@ -4,8 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stellwerk.core.model.decisions import Shortfall
 from stellwerk.core.model.resources import Allocation, GpuRequest, Request
 from stellwerk.core.place.lacks import (
+    GPUS_WITH_MEMORY,
     Credit,
     Lack,
     credit,
@@ -255,6 +257,18 @@ def test_a_part_of_a_card_is_told_in_bytes() -> None:
         25 * GIB,
         40 * GIB,
     )
+
+
+def test_a_full_card_says_nothing_of_the_memory_of_the_other() -> None:
+    """A GiB on each of two is asked, one is given away whole: one of two could serve."""
+    room = Room(a_cluster("lab", a_node(gpus=2, gpu_gib=40)), ())
+    parts = fit(room, a_request(gpus=1), 1)
+    assert parts is not None
+    room.take(Allocation("lab", parts))
+    found = asked(room, a_request(gpus=2, gpu_share_gib=1), 1)
+    assert found is not None
+    (short,) = found.shortfalls
+    assert short == Shortfall(GPUS_WITH_MEMORY, 2, 1, 2)
 
 
 def test_a_gang_counts_the_nodes_it_could_have() -> None:

@@ -12,6 +12,7 @@ from stellwerk.client.fleet import ClusterView, DeviceView, GpuHistory, GpuPoint
 
 BAR = 22
 GIB = 2**30
+MOST_USERS = 4
 IDLE_MS = 5 * 60_000
 """From so long on a GPU that a run holds counts as idle."""
 
@@ -131,7 +132,9 @@ def _users(device: DeviceView) -> str:
     """`train 9.1/18 GiB, eval ?/10 GiB`: what each holds of what it was given."""
     if not device.users:
         return ",".join(device.runs) or "-"
-    return ", ".join(map(_user, device.users))
+    shown = [_user(user) for user in device.users[:MOST_USERS]]
+    more = len(device.users) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _user(user: GpuUser) -> str:
@@ -144,9 +147,9 @@ def _note(device: DeviceView) -> str:
         return f"gets nothing new: {device.fault}"
     parts = []
     if device.foreign_bytes:
-        parts.append(f"{size(device.foreign_bytes)} held by processes outside Stellwerk")
+        parts.append(f"{size(device.foreign_bytes)} held outside of this Stellwerk")
     elif device.foreign_compute:
-        parts.append("a process outside Stellwerk computes on it")
+        parts.append("a process outside of this Stellwerk computes on it")
     if device.unified:
         parts.append("its memory is the machine's")
     return "; ".join(parts)

@@ -23,6 +23,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCOPES = ("personal", "workspace", "global")
 _DOCKER_LOGIN = ("SKYPILOT_DOCKER_USERNAME", "SKYPILOT_DOCKER_PASSWORD", "SKYPILOT_DOCKER_SERVER")
 
+DEVICES_OF_A_RUN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
 
 class Given(Struct, frozen=True):
     """What flags say about the environment; a None leaves a variable to the file."""
@@ -125,7 +127,21 @@ def _read_envs(
             continue
         if flag_value is not None and check_size(report, None, "--env", name, flag_value):
             envs[name] = flag_value
+    _tell_of_devices(report, node, envs)
     return envs
+
+
+def _tell_of_devices(report: Report, node: Node | None, envs: Mapping[str, str]) -> None:
+    """Which GPUs a run sees follows from where it is placed, so nobody else can say it."""
+    written = {entry.key: entry.key_node for entry in node.entries} if node is not None else {}
+    for name in (name for name in DEVICES_OF_A_RUN if name in envs):
+        report.notice(
+            "spec/env-devices",
+            written.get(name),
+            f"envs.{name}",
+            f"`{name}` has no effect on a machine with GPUs: a run sees those that it was given",
+            "leave it out, and ask with `accelerators` for as many GPUs as it needs",
+        )
 
 
 def _report_missing(report: Report, entry: Entry) -> None:

@@ -34,6 +34,7 @@ Far = tuple[int, int]
 NODES_AT_ONCE = "nodes at once"
 GPU_MEMORY = "GPU memory"
 GPU_PLACES = "GPUs with a place for one more run"
+GPUS_WITH_MEMORY = "GPUs of enough free memory"
 
 
 class Ever(Struct, frozen=True):
@@ -202,7 +203,11 @@ def _gpu_lack(node: NodeRoom, whole: NodeRoom, gpu: GpuRequest) -> list[Shortfal
         return _too_few(gpu, 0, 0)
     found = _too_few(gpu, len(cards), len(cards))
     nearest = _nearest_cards(node, gpu)
-    if not all(_serves(node, card, gpu) for card in nearest):
+    serving = sum(_serves(node, card, gpu) for card in nearest)
+    if 0 < serving < len(nearest) and free_bytes(node, nearest[-1]) <= 0:
+        # One of them is full: how little is free of it says nothing of the others.
+        found.append(Shortfall(GPUS_WITH_MEMORY, gpu.count, serving, len(able)))
+    elif serving < len(nearest):
         wanted = max(share_bytes(card, gpu) for card in nearest)
         free = min(free_bytes(node, card) for card in nearest)
         largest = sorted(whole.device_bytes[card.index] for card in cards)[-len(nearest)]

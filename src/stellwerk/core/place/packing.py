@@ -30,10 +30,10 @@ STRETCH = (2, 3)
 What comes is never all of one shape. Counted in full, each shape would see CPUs run out for it that
 smaller ones leave over, and too much would be given to keep them."""
 
-Card = tuple[int, int, int, str, str, tuple[int, int, bool]]
+Card = tuple[int, int, int, str, str, tuple[int, int, bool, bool]]
 """A device: bytes free, bytes that no run holds, bytes that one could have, kind, vendor; and its
-bytes in all, how many more may share it (`ANY` number, or who has it has it `ALONE`) and whether it
-is a slice of a card."""
+bytes in all, how many more may share it (`ANY` number, or who has it has it `ALONE`), whether it
+is a slice of a card, and whether its memory is that of the node."""
 
 ANY, ALONE = -1, -2
 
@@ -44,15 +44,14 @@ class Cards:
     Equal cards are one object (``Scores.cards``), so that comparing them costs nothing.
     """
 
-    __slots__ = ("cards", "given", "left", "unified", "usable", "worth")
+    __slots__ = ("cards", "given", "left", "usable", "worth")
 
     def __init__(self, cards: tuple[Card, ...]) -> None:
         self.cards = cards
         self.left = sum(card[1] for card in cards)
-        self.unified = False
         self.worth: list[Worth] | None = None
         self.usable: dict[tuple[int, int], int] = {}
-        self.given: dict[GpuRequest, Cards | None] = {}
+        self.given: dict[GpuRequest, tuple[Cards, int] | None] = {}
 
     def __lt__(self, other: Cards) -> bool:
         return self.cards < other.cards
@@ -136,7 +135,7 @@ class Scores:
         self._asks = list(dict.fromkeys(gpu for _, _, gpu in asked))
         at = {gpu: 3 * number for number, gpu in enumerate(self._asks)}
         self._mix = [(one, weight, at[gpu]) for one, weight, gpu in asked]
-        self._known: dict[tuple[tuple[Card, ...], bool], Cards] = {}
+        self._known: dict[tuple[Card, ...], Cards] = {}
         self._ways: dict[Card, list[int]] = {}
         self._shares: dict[tuple[GpuRequest, int, str, str, int, bool], int] = {}
 
@@ -155,25 +154,20 @@ class Scores:
                     d.memory_bytes,
                     ALONE if most == 1 else max(most - jobs.get(d.index, 0), 0) if most else ANY,
                     d.part_of >= 0,
+                    d.unified,
                 ),
             )
             for d in node.node.devices
         ]
-        return (
-            node.cpus_milli,
-            node.memory_bytes,
-            node.disk_bytes,
-            self.cards(cards, unified=bool(node.unified)),
-        )
+        return (node.cpus_milli, node.memory_bytes, node.disk_bytes, self.cards(cards))
 
-    def cards(self, cards: list[Card], *, unified: bool = False) -> Cards:
-        """Gives the one object for these cards; ``unified`` ones have no memory of their own."""
+    def cards(self, cards: list[Card]) -> Cards:
+        """Gives the one object for these cards."""
         cards.sort()
-        key = (tuple(cards), unified)
+        key = tuple(cards)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = Cards(key[0])
-            known.unified = unified
+            known = self._known[key] = Cards(key)
         return known
 
     def key(self, request: Request, state: State) -> Key | None:
@@ -208,27 +202,28 @@ class Scores:
         given = cards.given[gpu]
         if given is None:
             return None
-        if cards.unified and gpu.shares:
-            memory -= cards.left - given.left
-            if memory < 0:
-                return None
-        return (cpus, memory, disk, given)
+        left, from_memory = given
+        if from_memory and from_memory > memory:
+            return None
+        return (cpus, memory - from_memory, disk, left)
 
-    def _without(self, gpu: GpuRequest, cards: Cards) -> Cards | None:
-        wanted = gpu.count
+    def _without(self, gpu: GpuRequest, cards: Cards) -> tuple[Cards, int] | None:
+        """What is left of cards, and what was taken of the node's memory for shares of them."""
+        wanted, from_memory = gpu.count, 0
         after = list(cards.cards)
         for at, card in enumerate(cards.cards):
             share = self._share(gpu, card)
             if wanted and share >= 0:
-                free, left, size, kind, vendor, (total, places, part) = card
-                rest = (total, max(places - 1, 0) if places >= 0 else places, part)
+                free, left, size, kind, vendor, (total, places, part, unified) = card
+                rest = (total, max(places - 1, 0) if places >= 0 else places, part, unified)
                 after[at] = (free - share, left - share, size, kind, vendor, rest)
+                from_memory += share if unified and share < size else 0
                 wanted -= 1
-        return None if wanted else self.cards(after, unified=cards.unified)
+        return None if wanted else (self.cards(after), from_memory)
 
     def _share(self, gpu: GpuRequest, card: Card) -> int:
         """What a request takes of a card; below zero where the card can't serve it now."""
-        free, left, size, kind, vendor, (total, places, part) = card
+        free, left, size, kind, vendor, (total, places, part, _) = card
         asked = (gpu, size, kind, vendor, total, part)
         share = self._shares.get(asked)
         if share is None:
@@ -281,7 +276,7 @@ class Scores:
         known = self._ways.get(card)
         if known is None:
             known = self._ways[card] = []
-            free, _, size, _, _, (_, places, _) = card
+            free, _, size, _, _, (_, places, _, _) = card
             for gpu in self._asks:
                 share = self._share(gpu, card)
                 if share < 0:

@@ -74,7 +74,7 @@ def over(card: SharedCard) -> list[Over]:
 
 
 def _harmed(card: SharedCard, greedy: Holder) -> Holder | None:
-    """Who can't get what it asked for, though it would if this run kept to its own."""
+    """Who can't get what it asked for while this run holds more than its own."""
     if card.free_bytes is None:
         return None
     lacking = [
