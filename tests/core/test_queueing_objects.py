@@ -15,7 +15,7 @@ from stellwerk.core.queue.tree import QuotaTree
 from stellwerk.core.queueing_changes import changes_of, fields_between
 from stellwerk.core.queueing_objects import doors_of, in_use, queueing_now
 from stellwerk.core.queueing_preview import consequences
-from stellwerk.core.queueing_quota import queues_stand, quota_of, through
+from stellwerk.core.queueing_quota import NO_NAMESPACE, queues_stand, quota_of, through
 from stellwerk.core.state import State
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall, applied
@@ -150,6 +150,8 @@ def test_a_queue_says_why_it_takes_nothing_in() -> None:
     objects = queueing(a_queue("a", 1, stop="Hold"), a_queue("b", 1), flavors=())
     a, b = queues_stand(objects, (), {})
     assert (a.status, a.about, b.status, b.about) == ("Stopped", "Hold", "FlavorNotFound", "std")
+    [nobodys] = queues_stand(queueing(replace(a_queue("c", 1), namespaces=None)), (), {})
+    assert (nobodys.status, nobodys.about) == ("Ready", NO_NAMESPACE)
 
 
 def test_a_change_is_told_field_by_field() -> None:

@@ -57,6 +57,9 @@ class QuotaOf(Struct, frozen=True):
     pairs: tuple[PairUse, ...]
 
 
+NO_NAMESPACE = "takes no work in: it has no namespaceSelector"
+
+
 class QueueStands(Struct, frozen=True):
     """How work stands in a ClusterQueue.
 
@@ -99,7 +102,7 @@ def queues_stand(
     found = []
     for queue in objects.queues:
         closed = world.queues[queue.name].inactive or closed_by_check(queue, checks)
-        status, about = closed or (READY, "")
+        status, about = closed or (READY, "" if queue.namespaces is not None else NO_NAMESPACE)
         found.append(
             QueueStands(
                 queue,

@@ -32,7 +32,7 @@ def lines_of(explained: Explained, terminal: Terminal, now_ms: int) -> list[str]
     if decision := explained.current or explained.decision:
         narrow = terminal._replace(width=max(0, terminal.width - 2))
         matrix = table(candidate_columns(decision.candidates), decision.candidates, narrow)
-        lines += ["", *(f"  {line}" for line in matrix)]
+        lines += ["", *(f"  {line}" for line in matrix)] if decision.candidates else []
         lines += [f"  {line}" for line in meanings(decision.candidates)]
         lines += _runner_up(decision)
         lines += quota_said(decision.quota)

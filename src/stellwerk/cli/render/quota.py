@@ -152,6 +152,6 @@ def _in_use(one: QueueRow) -> str:
 
 
 def _status(one: QueueRow) -> Cell | str:
-    if one.status == "Ready":
+    if one.status == "Ready" and not one.about:
         return one.status
     return Cell(f"{one.status} ({one.about})" if one.about else one.status, "warn")

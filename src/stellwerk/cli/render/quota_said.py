@@ -12,6 +12,8 @@ def quota_said(said: QuotaSaid | None) -> list[str]:
         return []
     if not said.queue:
         return ["quota: no ClusterQueue stands behind its queue, so it counts nowhere"]
+    if not said.flavors:
+        return []
     return [f"quota of {said.queue}:", *(f"  {line}" for line in _flavors(said.flavors))]
 
 

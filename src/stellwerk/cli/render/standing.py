@@ -90,7 +90,9 @@ def queue_lines(row: QueueRow | None, way: Sequence[QuotaRow]) -> list[str]:
         f"{row.admitted} run",
         row.strategy,
     ]
-    status = "" if row.status == "Ready" else f"; takes nothing in: {row.status} ({row.about})"
+    status = f"; takes nothing in: {row.status} ({row.about})"
+    if row.status == "Ready":
+        status = f"; {row.about}" if row.about else ""
     lines = [f"ClusterQueue {row.name}: {', '.join(filter(None, parts))}{status}"]
     at = next((i for i, one in enumerate(way) if one.name == row.name), None)
     if at is None:
