@@ -291,3 +291,43 @@ def test_a_promise_is_not_kept_in_a_room_that_has_closed() -> None:
     assert hall.workload(high).claim is None
     hall.now_ms += 6 * HOUR
     assert high in hall.settle()
+
+
+def test_what_its_last_run_took_to_copy_counts_from_the_start_on() -> None:
+    """So its machine ends it early enough by itself, although this run has copied nothing yet."""
+    hall = a_room((0, 3), (4, 30))
+    key = hall.submit(policies=SAVES)
+    hall.settle()
+    hall.seen(key)
+    hall.fold([ev.CopyTimeLearned(hall.workload(key).runs[-1].id, 1, 10 * MINUTE)])
+    hall.end(key, RunEnd(how="notice", put_back=True, new_checkpoint=True))
+    hall.settle()
+    workload = hall.workload(key)
+    run = workload.runs[-1]
+    assert (run.number, run.copy_ms) == (2, 0)
+    gone_ms = windows.gone_by_ms(workload, run)
+    assert gone_ms == run.allocation.closes_ms - 10 * MINUTE
+    told_ms = gone_ms - workload.policies.grace_ms - windows.MARGIN_MS
+    assert windows.next_closing_ms(hall.state, hall.now_ms) == told_ms
+    (told,) = let(hall, told_ms - hall.now_ms)
+    assert isinstance(told, ev.NoticeGiven)
+    assert (told.grace_ms, told.copy_ms) == (workload.policies.grace_ms, 10 * MINUTE)
+
+
+def test_windows_that_a_fleet_file_declares_bind_as_calendars_do() -> None:
+    """Until there is a calendar, and again when that is removed."""
+    start_ms = 1_000_000
+    declared = (start_ms, start_ms + 3 * HOUR)
+    hall = Hall(replace(a_cluster("lab", a_node("n0", cpus=4)), windows=(declared,)))
+    long, short = (hall.submit(policies=ends_in(hours)) for hours in (5, 2))
+    assert hall.settle() == [short]
+    assert hall.workload(short).runs[-1].allocation.closes_ms == declared[1]
+    hall.command(cmd.SetCalendar(Calendar("lab", (at(hall, 0, 9),))))
+    assert hall.settle() == [long]
+    let(hall)
+    hall.command(cmd.RemoveCalendar("lab"))
+    let(hall)
+    assert {run.closes_ms for run in (hall.workload(key).runs[-1] for key in (long, short))} == {
+        declared[1]
+    }
+    assert len(let(hall, 3 * HOUR - MINUTE + 25_000)) == 2

@@ -49,7 +49,25 @@ def on_no_calendar(state: State, command: cmd.RemoveCalendar) -> list[ev.Event]:
 
 def told_at_ms(workload: Workload, run: Run, close_ms: int) -> int:
     """When a run is told that its window closes."""
-    return close_ms - workload.policies.grace_ms - run.copy_ms - MARGIN_MS
+    return close_ms - workload.policies.grace_ms - copying_ms(workload, run) - MARGIN_MS
+
+
+def copying_ms(workload: Workload, run: Run) -> int:
+    """What copying takes after a run's end: as it told, or else as its last runs did."""
+    if run.copy_ms:
+        return run.copy_ms
+    before = (one.copy_ms for one in reversed(workload.runs) if one.number < run.number)
+    return next((copy_ms for copy_ms in before if copy_ms), 0)
+
+
+def gone_by_ms(workload: Workload, run: Run) -> int:
+    """When a run must be gone, so that what it saved is copied before its window closes; 0 = at no
+    time that is known.
+    """
+    closes_ms = run.closes_ms or run.allocation.closes_ms
+    if not closes_ms or closes_ms >= FOREVER_MS:
+        return 0
+    return closes_ms - copying_ms(workload, run)
 
 
 def _bounded(state: State, now_ms: int) -> Iterator[tuple[Workload, Run, Window | None]]:
@@ -83,12 +101,11 @@ def closing(state: State, now_ms: int) -> list[ev.Event]:
         if closed is None or now_ms < told_at_ms(workload, run, closed[0]):
             continue
         params = {"cluster": run.allocation.cluster, "closes": moment(closed[0])}
-        left_ms = max(0, closed[0] - now_ms - run.copy_ms)
+        copy_ms = copying_ms(workload, run)
+        left_ms = max(0, closed[0] - now_ms - copy_ms)
         grace_ms = min(workload.policies.grace_ms, left_ms)
         found.append(
-            ev.NoticeGiven(
-                run.id, "window", grace_ms, Reason("window_ends", dict(params)), run.copy_ms
-            )
+            ev.NoticeGiven(run.id, "window", grace_ms, Reason("window_ends", dict(params)), copy_ms)
         )
     return found
 

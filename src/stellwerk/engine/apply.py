@@ -14,6 +14,7 @@ from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report, StartRefused
 from stellwerk.core.model.workload import Run, Workload
 from stellwerk.core.state import State
+from stellwerk.core.windows import gone_by_ms
 from stellwerk.drivers.base import Driver, DriverError, StartOrder, StopOrder
 from stellwerk.engine.orders import start_order
 from stellwerk.store import PASSING, Store, StoreError
@@ -143,8 +144,9 @@ class Hands:
         driver = self._drivers.get(found[1].allocation.cluster) if found is not None else None
         if found is None or driver is None:
             return
-        run = found[1]
-        order = StopOrder(run.id, run.generation, state.epoch, "window", 0, moved.closes_ms)
+        workload, run = found
+        gone_ms = gone_by_ms(workload, run) or moved.closes_ms
+        order = StopOrder(run.id, run.generation, state.epoch, "window", 0, gone_ms)
         before = self._orders.get(f"start {run.id}")
 
         async def go() -> None:

@@ -6,7 +6,6 @@ import msgspec
 from msgspec.structs import replace
 
 from stellwerk.core.describe.places import image_of, speaks_of_workdir
-from stellwerk.core.model.calendars import FOREVER_MS
 from stellwerk.core.model.cluster import Cluster, Node
 from stellwerk.core.model.launch import (
     FIRST_NODE_ALONE,
@@ -18,6 +17,7 @@ from stellwerk.core.model.launch import (
 from stellwerk.core.model.resources import NodeAllocation
 from stellwerk.core.model.task import Task
 from stellwerk.core.model.workload import Run, Workload
+from stellwerk.core.windows import gone_by_ms
 from stellwerk.drivers.base import MountOrder, RankOrder, StartOrder
 from stellwerk.engine.gpu_environment import gpu_environment
 from stellwerk.engine.hub_environment import hub_environment, named_on_hub
@@ -119,7 +119,7 @@ def build_order(
         allocation=run.allocation,
         person=run.allocation.person,
         lost_generation=_given_up(workload),
-        window_end_ms=(run.closes_ms or run.allocation.closes_ms) % FOREVER_MS,
+        window_end_ms=gone_by_ms(workload, run),
         snapshot=workload.snapshot,
         resumes=workload.resumes,
         mounts=launch.mounts,
