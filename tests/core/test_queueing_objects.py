@@ -9,7 +9,7 @@ from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.queue_object import ObjectKey, QueueObject
-from stellwerk.core.model.queueing import Cohort, LocalQueue, ResourceFlavor
+from stellwerk.core.model.queueing import CheckRule, Cohort, LocalQueue, ResourceFlavor
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.queue.tree import QuotaTree
 from stellwerk.core.queueing_changes import changes_of, fields_between
@@ -105,6 +105,9 @@ def test_what_is_in_use_stays_unless_by_force() -> None:
     assert (use.objects, sorted(use.workloads)) == ((DOOR,), sorted(keys))
     [use] = in_use(now.objects, [FLAVOR], now.live, now.doors)
     assert [key.name for key in use.objects] == ["nlp", "vision"]
+    checked = queueing(replace(a_queue("vision", 1), checks=(CheckRule("budget"),)))
+    [use] = in_use(checked, [ObjectKey("AdmissionCheck", "", "budget")], (), {})
+    assert use.objects == (VISION,)
     [refused] = hall.command(cmd.DeleteQueueObjects((VISION, DOOR)))
     assert isinstance(refused, ev.CommandRefused)
     gone = hall.command(cmd.DeleteQueueObjects((VISION, DOOR), force=True))

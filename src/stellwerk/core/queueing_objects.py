@@ -179,6 +179,7 @@ def _references(objects: QueueObjects) -> Iterable[tuple[ObjectKey, ObjectKey]]:
         user = ObjectKey("ClusterQueue", "", queue.name)
         yield user, ObjectKey("Cohort", "", queue.cohort)
         yield from ((user, flavor) for flavor in _flavors(queue.groups))
+        yield from ((user, ObjectKey("AdmissionCheck", "", rule.name)) for rule in queue.checks)
     for cohort in objects.cohorts:
         user = ObjectKey("Cohort", "", cohort.name)
         yield user, ObjectKey("Cohort", "", cohort.parent)
