@@ -12,9 +12,11 @@ for them. With `--pending 1000000` it shows what a million takes; memory is that
 import argparse
 import gc
 import os
+import resource
 import sys
 import time
 import tracemalloc
+from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
@@ -30,6 +32,7 @@ from stellwerk.core.model import events as ev
 from stellwerk.core.model.actions import ClaimRoom, Plan, StartRun
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId
 from stellwerk.core.model.queue_object import QueueObject
+from stellwerk.core.model.queueing import QueueObjects
 from stellwerk.core.model.reports import RunReport
 from stellwerk.core.model.resources import Alternative, Request
 from stellwerk.core.model.resources import Shape as Asked
@@ -69,9 +72,9 @@ class Long(Bench):
                 self.state.drain_touched()
         self.state.drain_touched()
 
-    def fold(self, events: object) -> None:
+    def fold(self, events: Iterable[ev.Event]) -> None:
         """Folds facts now."""
-        for event in events:  # type: ignore[attr-defined]
+        for event in events:
             fold(self.state, ev.Record(self.state.seq + 1, self.now_ms, 1, "ada", "vision", event))
 
     def cycle(self) -> Plan:
@@ -109,13 +112,13 @@ class Long(Bench):
         self.fold(on_report(self.state, report, self.now_ms))
 
 
-def _applied(world: object) -> list[QueueObject]:
+def _applied(world: QueueObjects) -> list[QueueObject]:
     return [
-        *(QueueObject("ResourceFlavor", one.name, flavor=one) for one in world.flavors),  # type: ignore[attr-defined]
-        *(QueueObject("ClusterQueue", one.name, queue=one) for one in world.queues),  # type: ignore[attr-defined]
+        *(QueueObject("ResourceFlavor", one.name, flavor=one) for one in world.flavors),
+        *(QueueObject("ClusterQueue", one.name, queue=one) for one in world.queues),
         *(
             QueueObject("LocalQueue", one.name, one.namespace, local_queue=one)
-            for one in world.local_queues  # type: ignore[attr-defined]
+            for one in world.local_queues
         ),
     ]
 
@@ -165,7 +168,8 @@ def main() -> None:
         rest, after = measured(bench)
         print(f"a cycle at rest{what}: {rest:.1f} ms   <= {MOST_CYCLE_MS} ms")
         print(f"an end, and the start after it{what}: {after:.1f} ms   <= {MOST_CYCLE_MS} ms")
-    print(f"load average {os.getloadavg()[0]:.1f}")
+    whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"the whole process {whole:,.0f} MiB, load average {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

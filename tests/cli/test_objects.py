@@ -113,6 +113,8 @@ def test_the_quota_tree_is_drawn() -> None:
     ]
     piped = quota_lines(rows, SCREEN._replace(is_tty=False))
     assert piped[4] == "    cv\ta100\tgpu\t1/4\t4\t-\tup to 2\t3"
+    gpu.derived = True
+    assert " 4 derived  -" in quota_lines(rows, SCREEN)[2]
 
 
 def test_apply_says_what_became_of_a_file(stw: Stw, server: FakeServer, file: str) -> None:

@@ -20,8 +20,8 @@ def test_a_tree_is_left_alone_until_something_in_it_changes() -> None:
     That the same is planned as by somebody who looks at all of it is asked in every cycle.
     """
     hall = Hall(a_cluster("lab", a_node(cpus=16)))
-    rules = {"preemption": ANY}
-    queues = [a_queue("a", 1, cohort="x", **rules), a_queue("b", 1, cohort="x"), a_queue("c", 1)]  # type: ignore[arg-type]
+    first = a_queue("a", 1, cohort="x", preemption=ANY)
+    queues = [first, a_queue("b", 1, cohort="x"), a_queue("c", 1)]
     hall.apply(queueing(*queues))
     keys = {name: [hall.submit(ONE, queue=name) for _ in range(3)] for name in ("a", "b", "c")}
     assert len(hall.settle()) == 3

@@ -103,7 +103,7 @@ class Kept(NamedTuple):
 
 
 class Quotas:
-    """Quota in one cycle. ``counted`` says whether anything was counted in it."""
+    """Quota in one cycle."""
 
     def __init__(self, view: View, quota: Quota, memory: Memory, bounded: Bounded) -> None:
         self.view = view
@@ -111,7 +111,6 @@ class Quotas:
         self.memory = memory
         self.bounded = bounded
         self.by_flavor = ByFlavor(bounded)
-        self.counted = 0
         self.closed: dict[str, str] = {}
         self.behind: dict[ShapeId, str] = {}
         self.checking: dict[ShapeId, Reason] = {}
@@ -177,7 +176,6 @@ class Quotas:
         if shape is not None:
             self.past.uses(shape, holding)
         self.quota.count(queue, holding.usage)
-        self.counted += 1
 
     def said(self, queue: QueueState, shape: ShapeView) -> QuotaSaid:
         """What the queue said, with every level, as it is stored with a decision."""
@@ -216,9 +214,7 @@ class Quotas:
         return False
 
     def is_short(self, queue: QueueState, head: Head, id: ShapeId) -> bool:
-        """Whether quota alone keeps a head, as it is now, and no time but that of a recheck can
-        change it.
-        """
+        """Whether quota alone keeps a head, as it is now; time can change that at a recheck."""
         turn = (self.quota.state_of(queue), head.priority, head.order)
         return self.memory.short.get(id) == turn
 
@@ -257,7 +253,6 @@ class Quotas:
         self._kept[queue.name] = Kept(shape.id, self.quota.state_of(queue), asked, usage)
         if usage:
             self.quota.count(queue, usage)
-            self.counted += 1
         return has_quota
 
     def _as_seen(self, queue: QueueState, shape: ShapeView) -> Asked:
