@@ -382,17 +382,11 @@ _REQUEUING = _loose(
         "backoffLimitCount": integer(0, 10**9),
     }
 )
+_READY = dict.fromkeys(("timeout", "blockAdmission", "recoveryTimeout"), plain)
 CONFIGURATION: dict[str, Reader] = {
     "fairSharing": _FAIR,
     "admissionFairSharing": _PAST_USE,
-    "waitForPodsReady": _loose(
-        {
-            "timeout": plain,
-            "requeuingStrategy": _REQUEUING,
-            "blockAdmission": plain,
-            "recoveryTimeout": plain,
-        }
-    ),
+    "waitForPodsReady": _loose({**_READY, "requeuingStrategy": _REQUEUING}),
 }
 
 

@@ -13,7 +13,7 @@ from stellwerk.core.model.resources import DEFAULT_QUEUE, NodeAllocation
 
 MOST_RESERVATIONS = 64
 MOST_SPANS = 60
-MOST_AHEAD_MS = 400 * 86_400_000
+MOST_AHEAD_MS = 430 * 86_400_000
 LONGEST_MS = 31 * 86_400_000
 """So many reservations at a time, so many times each, so far ahead, and each so long at most."""
 
