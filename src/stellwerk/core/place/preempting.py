@@ -110,6 +110,7 @@ def promise(
             if until_ms:
                 times.append(until_ms)
                 quotas.memory.resting.setdefault(shape.id, _rests(clusters[0], until_ms))
+                consulted = True
                 continue
             churn.count(clusters)
             quotas.memory.resting.pop(shape.id, None)
