@@ -42,8 +42,11 @@ def at(hall: Hall, opens: int, closes: int) -> tuple[int, int]:
 
 def let(hall: Hall, ms: int = 0) -> list[ev.Event]:
     """Lets time go on, with all that follows for windows."""
+    windows.next_closing_ms(hall.state, hall.now_ms)
     hall.now_ms += ms
+    afresh = State.from_image(hall.state.image())
     found = hall.fold(windows.closing(hall.state, hall.now_ms))
+    assert found == windows.closing(afresh, hall.now_ms), "what is remembered changes nothing"
     assert not windows.closing(hall.state, hall.now_ms)
     return found
 

@@ -18,6 +18,7 @@ from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, RunEnd, Workload
 from stellwerk.core.recover.outcome import outcome
 from stellwerk.core.state import State
+from stellwerk.core.state.quiet import Quiet
 
 MARGIN_MS = 5_000
 """So much earlier than grace and copying ask for is a run told."""
@@ -86,6 +87,8 @@ def _bounded(state: State, now_ms: int) -> Iterator[tuple[Workload, Run, Window 
 
 def closing(state: State, now_ms: int) -> list[ev.Event]:
     """Notice to those whose window is about to close, and the end of those that must be over."""
+    if state.windows_quiet.holds(state.seq, now_ms):
+        return []
     found: list[ev.Event] = []
     for workload, run, closed in _bounded(state, now_ms):
         if now_ms >= _over_at_ms(workload, run) > 0:
@@ -93,11 +96,9 @@ def closing(state: State, now_ms: int) -> list[ev.Event]:
             continue
         if run.notice or workload.cancelling:
             continue
-        close_ms = FOREVER_MS if closed is None else closed[0]
-        if close_ms > now_ms and close_ms != (
-            run.closes_ms or run.allocation.closes_ms or FOREVER_MS
-        ):
-            found.append(ev.WindowMoved(run.id, close_ms))
+        moved_ms = _moved_ms(run, closed, now_ms)
+        if moved_ms:
+            found.append(ev.WindowMoved(run.id, moved_ms))
         if closed is None or now_ms < told_at_ms(workload, run, closed[0]):
             continue
         params = {"cluster": run.allocation.cluster, "closes": moment(closed[0])}
@@ -108,6 +109,13 @@ def closing(state: State, now_ms: int) -> list[ev.Event]:
             ev.NoticeGiven(run.id, "window", grace_ms, Reason("window_ends", dict(params)), copy_ms)
         )
     return found
+
+
+def _moved_ms(run: Run, closed: Window | None, now_ms: int) -> int:
+    """When its window closes, if that is another time than its machine was told; else 0."""
+    close_ms = FOREVER_MS if closed is None else closed[0]
+    told_ms = run.closes_ms or run.allocation.closes_ms or FOREVER_MS
+    return close_ms if close_ms > now_ms and close_ms != told_ms else 0
 
 
 def _over_at_ms(workload: Workload, run: Run) -> int:
@@ -129,12 +137,28 @@ def _over(state: State, workload: Workload, run: Run, now_ms: int) -> list[ev.Ev
 
 
 def next_closing_ms(state: State, now_ms: int) -> int:
-    """When the next run is to be told, or counts as over; 0 = none is."""
-    times = []
+    """When the next run is to be told, or counts as over; 0 = none is.
+
+    Until then, or until something happens, nobody has to be looked at for windows' sake again.
+    """
+    quiet = state.windows_quiet
+    if quiet.holds(state.seq, now_ms):
+        return quiet.next_ms
+    times: list[int] = []
+    edges: list[int] = []
+    settled = True
     for workload, run, closed in _bounded(state, now_ms):
         over_ms = _over_at_ms(workload, run)
         if over_ms:
             times.append(over_ms)
-        if closed is not None and not run.notice and not workload.cancelling:
+        if run.notice or workload.cancelling:
+            continue
+        settled = settled and not _moved_ms(run, closed, now_ms)
+        if closed is not None:
             times.append(told_at_ms(workload, run, closed[0]))
-    return min((at for at in times if at > now_ms), default=0)
+            edges += closed
+    next_ms = min((at for at in times if at > now_ms), default=0)
+    if settled and next_ms == min(times, default=0):
+        until_ms = min((at for at in (next_ms, *edges) if at > now_ms), default=FOREVER_MS)
+        state.windows_quiet = Quiet(state.seq, now_ms, until_ms, next_ms)
+    return next_ms

@@ -34,6 +34,7 @@ from stellwerk.core.model.workload import Phase, Run, Workload
 from stellwerk.core.state.gates import Gates, told
 from stellwerk.core.state.past_use import Consumed, PastUses
 from stellwerk.core.state.queueing import Queueing
+from stellwerk.core.state.quiet import Quiet
 from stellwerk.core.state.quota import QuotaIndex
 from stellwerk.core.state.reservations import Reservations
 from stellwerk.core.state.shapes import ShapeQueue, Waits, queue_key
@@ -78,9 +79,8 @@ class State:
     ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
     ``observed`` are the clusters as their drivers see them, ``clusters`` with quarantined and
     drained nodes marked, and sick GPUs withheld whose faults aren't ``forgiven``. ``drains`` says
-    who keeps a node, or the whole, free. ``stops`` says when, in the last hour, runs
-    of a cluster were stopped for others. ``faults`` names by node the workloads that ended there in
-    a row for its fault. ``lengths`` is how long work runs, ``spent`` what of quota ended runs used.
+    who keeps a node free. ``stops`` says when runs were stopped for others, ``faults`` by node whose
+    runs ended there in a row for its fault, ``lengths`` how long work runs, ``spent`` used quota.
     """
 
     def __init__(self) -> None:
@@ -113,6 +113,7 @@ class State:
         self.reservations = Reservations()
         self.stops = Stops()
         self.calendars: dict[str, Calendar] = {}
+        self.windows_quiet = Quiet()
 
     def image(self) -> StateImage:
         """Takes the state as a value to be stored."""
