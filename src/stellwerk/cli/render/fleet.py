@@ -91,6 +91,10 @@ def _best(task: TaskRecord) -> str:
     )
 
 
+def _size(data_bytes: int) -> str:
+    return show_data(data_bytes) if data_bytes >= 0 else "of unknown size"
+
+
 def _wants(task: TaskRecord) -> list[str]:
     wants = [" or ".join(task.asks)]
     if task.nodes > 1:
@@ -101,7 +105,7 @@ def _wants(task: TaskRecord) -> list[str]:
         wants.append(f"~{show_span(task.expected_runtime_s)}")
     elif task.kind == "job":
         wants.append("of unknown length")
-    data = [f"{one.name}@{one.revision} ({show_data(one.bytes)})" for one in task.data]
+    data = [f"{one.name}@{one.revision} ({_size(one.bytes)})" for one in task.data]
     return [*wants, *([f"reads {' and '.join(data)}"] if data else [])]
 
 

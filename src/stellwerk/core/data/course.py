@@ -45,6 +45,8 @@ def told(ranking: Sequence[ClusterEstimate]) -> Fact:
     else:
         sentence = f"run on {best.cluster}, where the data is" if best.held else ""
         sentence = sentence or f"run on {best.cluster}; there is no data to move"
+        if best.missing.value is None:
+            sentence = f"run on {best.cluster}; how much of the data it lacks isn't known"
     return Fact(f"course_{chosen.kind}", best.cluster, sentence, numbers)
 
 
