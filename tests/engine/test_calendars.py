@@ -222,3 +222,47 @@ def test_nodes_are_open_where_their_rules_and_those_of_all_say_so() -> None:
              for one in found.parts}  # fmt: skip
     assert parts == {"pc-01": [6, 10, 11, 12, 13, 20], "row=a": [8, 20, 32, 44, 56, 68]}
     assert expanded(found, lambda _: "", now_ms + HOUR) == found
+
+
+EXPORTED = """UID:{n}
+DTSTAMP:20260901T000000Z
+DESCRIPTION:Room: K017\\, bring your own
+  DTSTART:20261020T080000Z
+ATTENDEE;CN="Doe: Jane":mailto:jane@example.edu
+SUMMARY:a{n}
+{when}
+BEGIN:VALARM
+ACTION:DISPLAY
+TRIGGER:-PT15M
+END:VALARM"""
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-20, 40), st.integers(0, 23), st.integers(0, 70),
+            st.sampled_from(("", "Z", ";TZID=Europe/Berlin", ";VALUE=DATE")),
+            st.sampled_from(("", "", "\nRRULE:FREQ=WEEKLY", "\nRDATE:20261021T090000Z")),
+        ),
+        max_size=8,
+    )
+)  # fmt: skip
+def test_what_is_left_out_before_reading_changes_nothing(
+    events: list[tuple[int, int, int, str, str]],
+) -> None:
+    """Descriptions, people, alarms and events of other times: what takes place stays the same."""
+    written = []
+    for n, (day, hour, lasts, zone, repeats) in enumerate(events):
+        begin = datetime.fromisoformat(f"2026-10-19T{hour:02}:00") + timedelta(days=day)
+        how, z = ("", zone) if zone == "Z" else (zone, "")
+        shape = "%Y%m%d" if zone == ";VALUE=DATE" else "%Y%m%dT%H%M%S"
+        ends = begin + timedelta(hours=lasts)
+        when = f"DTSTART{how}:{begin:{shape}}{z}\nDTEND{how}:{ends:{shape}}{z}"
+        written.append(EXPORTED.format(n=n, when=when + (repeats if z or how else "")))
+    text, from_ms = a_file(*written), ms("2026-10-19")
+    short = ical.read(text, "x.ics", BERLIN, from_ms, from_ms + 14 * DAY).happenings
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ical, "shortened", lambda text, *_between: text)
+        whole = ical.read(text, "x.ics", BERLIN, from_ms, from_ms + 14 * DAY).happenings
+    assert short == whole

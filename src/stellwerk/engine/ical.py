@@ -16,6 +16,7 @@ from msgspec import Struct
 from stellwerk.core.data.windows import join
 from stellwerk.core.model.calendars import MOST_TEXT, Window
 from stellwerk.core.model.errors import Problem, StellwerkError
+from stellwerk.engine.ical_text import shortened
 
 MOST_EVENTS = 20_000
 MOST_TOLD = 20
@@ -108,8 +109,9 @@ class _Reader:
         except ImportError as error:
             message = "calendars can't be read: the library `icalendar` isn't installed"
             raise StellwerkError.of("calendar/library", message, INSTALL) from error
+        text = shortened(self.text, self.begin, self.end)
         try:
-            return list(icalendar.Calendar.from_ical(self.text, multiple=True))
+            return list(icalendar.Calendar.from_ical(text, multiple=True))
         except (ValueError, IndexError, KeyError, TypeError) as error:
             why = f"can't be read: {' '.join(str(error).split())[:200]}"
             raise _refused("calendar/broken", self.file, why) from error

@@ -79,8 +79,8 @@ class State:
     ``delayed`` are the pending workloads whose time hadn't come when ``let_due_in`` was last asked.
     ``observed`` are the clusters as their drivers see them, ``clusters`` with quarantined and
     drained nodes marked, and sick GPUs withheld whose faults aren't ``forgiven``. ``drains`` says
-    who keeps a node free. ``stops`` says when runs were stopped for others, ``faults`` by node whose
-    runs ended there in a row for its fault, ``lengths`` how long work runs, ``spent`` used quota.
+    who keeps a node free, ``stops`` when runs were stopped for others, ``faults`` by node whose
+    ended there in a row for its fault, ``lengths`` how long work runs, ``spent`` its use of quota.
     """
 
     def __init__(self) -> None:
