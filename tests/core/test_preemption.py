@@ -1,7 +1,12 @@
 """Preemption of live work: a promise is a fact, victims are few, and nobody takes the room."""
 
+from random import Random
+
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
@@ -361,3 +366,30 @@ def test_so_often_a_day_is_a_workload_stopped_and_so_many_an_hour_on_a_cluster()
     assert hall.told(third) == ["queue_quota", "stops_used_up"]
     hall.now_ms = told_ms + 3_600_000
     assert would_stop(hall) == [second]
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_what_the_hourly_bound_keeps_waiting_is_told_alike_with_and_without_memory(
+    dice: Random,
+) -> None:
+    """On several clusters, where another one is used up as time goes on: each plan is compared."""
+    hall = Hall(*(a_cluster(name, a_node("n0", cpus=4, memory_gib=64)) for name in ("lab", "hall")))
+    rules = Preemption(within="LowerPriority", reclaim="Any")
+    queues = (replace(a_queue(name, 4, cohort="all"), preemption=rules) for name in "ab")
+    hall.apply(queueing(*queues))
+    hall.viewer = Viewer(hall.state, Limits(stops_per_hour=dice.randint(1, 2)))
+    for _ in range(30):
+        shape, priority = a_shape(a_request(cpus=dice.randint(1, 3))), dice.randint(0, 3)
+        match dice.choice(("submit", "submit", "end", "wait")):
+            case "submit":
+                hall.submit(shape, queue=dice.choice("ab"), priority=priority)
+            case "end" if hall.running():
+                hall.end(dice.choice(list(hall.running())))
+            case _:
+                hall.now_ms += dice.choice((60_000, 150_000, 900_000, 3_600_000))
+        hall.settle()
+        for key in list(hall.running()):
+            hall.seen(key)
+            if hall.workload(key).runs[-1].notice and dice.random() < 0.6:
+                hall.end(key, STOPPED)

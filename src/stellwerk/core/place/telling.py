@@ -68,7 +68,9 @@ class Telling(Struct, frozen=True):
     def _is_told(self, memory: Memory, shape: ShapeView, generation: int) -> bool:
         """Whether nothing has changed since it was found that nothing new is to be told."""
         known = shape.waits.reasons if shape.waits is not None else ()
-        if (shape.id in self.resting) != any(one.code == STOPS_USED_UP for one in known):
+        rests = self.resting.get(shape.id)
+        told = tuple(one for one in known if one.code == STOPS_USED_UP)
+        if _kind(told) != _kind(() if rests is None else (rests,)):
             return False
         door = self.quotas.door(shape.shape) if self.quotas is not None else None
         if self.quotas is None or door is None:
