@@ -21,12 +21,14 @@ from typing import Optional
 
 from . import EXIT_ALREADY_THERE, EXIT_UNUSABLE, PROTOCOL, VERSION, system
 from .connection import Connection
+from .console_watch import ConsoleWatch
 from .files import JSONObject, Places, read_json, write_json
 from .gpus import Gpus
 from .handover import HandOvers
 from .launch import raise_own_limits
 from .loop import Loop
-from .operations import OPERATIONS, Refused
+from .operations import OPERATIONS
+from .ordering import Refused, give_back
 from .prober import Prober
 from .roster import Roster
 from .setups import remove_unused
@@ -67,6 +69,9 @@ class Agent:
         self.hand_overs = HandOvers(self.places.sessions, self._loop)
         self._prober = Prober(self._loop, self.places.root)
         self._gpus = Gpus(self._prober.ask)
+        self.console = ConsoleWatch(
+            self.places.console, self._loop, lambda: give_back(self), self._tell_watchers
+        )
 
     def serve(self) -> None:
         """Work until told to leave. Jobs go on."""
@@ -83,6 +88,7 @@ class Agent:
         self.empty_trash()
         self._in_background(lambda: remove_unused(self.places.setups))
         self._warm_up()
+        self.console.begin()
         self._mind_listener()
         self._write_card()
         self._mind_idleness()

@@ -126,6 +126,7 @@ class Places:
         self.trash = os.path.join(root, "trash")
         self.forgotten = os.path.join(root, "forgotten")
         self.sessions = os.path.join(root, "sessions")
+        self.console = os.path.join(root, "console.json")
 
     def make(self) -> None:
         """Create the directories, open to their user only."""

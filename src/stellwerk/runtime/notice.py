@@ -15,12 +15,12 @@ from .files import JSONObject, RunFiles, write_atomically, write_json
 from .loop import Loop
 from .processes import Process
 from .spec import MOST_SIGNALS
-from .stopping import CANCEL, PEER, PREEMPT, TIME_LIMIT, WINDOW, Seen, recipients
+from .stopping import CANCEL, CONSOLE, PEER, PREEMPT, TIME_LIMIT, WINDOW, Seen, recipients
 from .system import monotonic_ms, now_ms
 
 _LOOK_AGAIN_MS = 100
 _STRAGGLERS_MS = 1_000
-_GRAVITY = (PEER, PREEMPT, WINDOW, TIME_LIMIT, CANCEL)
+_GRAVITY = (PEER, PREEMPT, CONSOLE, WINDOW, TIME_LIMIT, CANCEL)
 Signals = list[tuple[int, Optional[int]]]
 
 

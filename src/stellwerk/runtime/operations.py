@@ -10,13 +10,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from . import PROTOCOL, VERSION, system
 from .connection import Connection
 from .ending import run_and_record
-from .files import JSONObject, open_file, to_json, write_json
+from .files import JSONObject, open_file, write_json
 from .launches import order_of
+from .ordering import Refused, hand_order, tell_to_leave
 from .preparation import Order
 from .roster import Entry
 from .spec import Spec, SpecError, check_env, read_signals, read_spec
@@ -27,16 +28,6 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 _MOST_READ = 1024 * 1024
-
-
-class Refused(Exception):
-    """A request that isn't carried out: a code for programs, a sentence for people."""
-
-    def __init__(self, code: str, message: str, **more: Any) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.more = more
 
 
 def hello(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONObject:
@@ -52,7 +43,7 @@ def hello(agent: Agent, _connection: Connection, _request: JSONObject) -> JSONOb
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "root": agent.places.root,
         "now_ms": system.now_ms(),
-        "can": ["exec", "resume", "gang", "launch"],
+        "can": ["exec", "resume", "gang", "launch", "console"],
     }
 
 
@@ -73,6 +64,8 @@ def start(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObj
         older = f"run `{spec.run}` is here in generation {known.identity.generation}"
         raise Refused("busy", f"{older} ({known.state}); it has to end and be forgotten first")
     entry = _launch(agent, asked, request["spec"])
+    if agent.console.taken:
+        tell_to_leave(agent, entry)
     return {**entry.report(), "existing": False}
 
 
@@ -188,41 +181,6 @@ def _whole_number(request: JSONObject, field: str) -> int:
     return value
 
 
-def _order(agent: Agent, entry: Entry, order: JSONObject) -> JSONObject:
-    """Hand an order to the wrapper of a run."""
-    agent.roster.reread(entry)
-    if entry.has_ended():
-        return {"state": "ended", "delivered": False}
-    try:
-        fifo = _open_control(entry)
-        try:
-            os.write(fifo, to_json(order) + b"\n")
-        finally:
-            os.close(fifo)
-        agent.roster.waken(entry)
-    except OSError as error:
-        agent.roster.look(entry)
-        if entry.has_ended():
-            return {"state": "ended", "delivered": False}
-        message = f"the wrapper of `{entry.run}` takes no orders: {error.strerror}"
-        raise Refused("unreachable", message) from error
-    return {"state": entry.state, "delivered": True}
-
-
-def _open_control(entry: Entry) -> int:
-    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        return os.open(entry.files.control, flags)
-    except FileNotFoundError:
-        # The job has removed its run's directory; the wrapper still holds what was in it.
-        held = f"/proc/{entry.wrapper}/fd"
-        for name in os.listdir(held):
-            with contextlib.suppress(FileNotFoundError):  # one that is being closed just now
-                if os.readlink(f"{held}/{name}") == f"{entry.files.control} (deleted)":
-                    return os.open(f"{held}/{name}", flags)
-        raise
-
-
 def stop(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """Give notice to a run."""
     entry = _entry(agent, request)
@@ -237,24 +195,33 @@ def stop(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObje
         if problems:
             raise Refused("bad_request", "; ".join(problems))
         order["signals"] = request["signals"]
-    return _order(agent, entry, order)
+    return hand_order(agent, entry, order)
+
+
+def console(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
+    """Whether somebody sits at the machine; with `do` also what follows from it from now on."""
+    if "do" in request:
+        trouble = agent.console.set(request["do"], request.get("quiet_ms"))
+        if trouble is not None:
+            raise Refused("bad_request", trouble)
+    return {"console": agent.console.state()}
 
 
 def withdraw(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """Take a notice back."""
-    return _order(agent, _entry(agent, request), {"op": "withdraw"})
+    return hand_order(agent, _entry(agent, request), {"op": "withdraw"})
 
 
 def window(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """Tell a run that it must be gone at another time than it was told."""
     end_in_ms = _whole_number(request, "window_end_in_ms")
     order = {"op": "window", "window_end_in_ms": end_in_ms}
-    return _order(agent, _entry(agent, request), order)
+    return hand_order(agent, _entry(agent, request), order)
 
 
 def kill(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """End everything of a run at once."""
-    return _order(agent, _entry(agent, request), {"op": "kill"})
+    return hand_order(agent, _entry(agent, request), {"op": "kill"})
 
 
 def go(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
@@ -264,7 +231,7 @@ def go(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject
     env = check_env("env", request.get("env"), lambda field, what: problems.append(field + what))
     if problems:
         raise Refused("bad_request", "; ".join(problems))
-    return _order(agent, entry, {"op": "go", "env": env})
+    return hand_order(agent, entry, {"op": "go", "env": env})
 
 
 def find(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
@@ -274,14 +241,14 @@ def find(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObje
     if not isinstance(addresses, list):
         raise Refused("bad_request", "`addresses` is no list")
     port = _whole_number(request, "port")
-    return _order(agent, entry, {"op": "find", "addresses": addresses, "port": port})
+    return hand_order(agent, entry, {"op": "find", "addresses": addresses, "port": port})
 
 
 def of_mpi(agent: Agent, _connection: Connection, request: JSONObject) -> JSONObject:
     """Start here what the MPI of a gang's head asks for, tell the head how it ended, or end all."""
     entry = _entry(agent, request)
     try:
-        return _order(agent, entry, order_of(request, entry.files))
+        return hand_order(agent, entry, order_of(request, entry.files))
     except ValueError as wrong:
         raise Refused("bad_request", str(wrong)) from wrong
 
@@ -359,7 +326,7 @@ def run_guest(agent: Agent, connection: Connection, request: JSONObject) -> None
         raise Refused("no_rank", f"run `{entry.run}` has no rank {rank} here, but {here}")
 
     def ask(token: str) -> None:
-        if not _order(agent, entry, {"op": "exec", "token": token, "rank": rank})["delivered"]:
+        if not hand_order(agent, entry, {"op": "exec", "token": token, "rank": rank})["delivered"]:
             raise Refused("ended", f"run `{entry.run}` has ended")
 
     agent.hand_overs.begin(connection, request.get("id"), entry, ask)
@@ -383,6 +350,7 @@ OPERATIONS: dict[str, Operation] = {
     "stop": stop,
     "withdraw": withdraw,
     "window": window,
+    "console": console,
     "kill": kill,
     "go": go,
     "find": find,

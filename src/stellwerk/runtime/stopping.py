@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 PREEMPT, CANCEL, WINDOW, TIME_LIMIT = "preempt", "cancel", "window", "time_limit"
+CONSOLE = "console"
+"""Somebody sat down at the machine: it ends as any that is preempted."""
 PEER = "peer"
 """Another machine's part of the same run is over, and this one can't go on without it."""
-WHYS = (PREEMPT, CANCEL, WINDOW, TIME_LIMIT, PEER)
+WHYS = (PREEMPT, CANCEL, WINDOW, TIME_LIMIT, PEER, CONSOLE)
 
 SHELL = "shell"
 RANK_SHELL = "rank shell"

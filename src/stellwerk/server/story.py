@@ -22,6 +22,7 @@ NOTICES = {
     "time_limit": "its time limit is over",
     "abort": "one of its abort rules holds",
     "drain": "its machine is drained",
+    "console": "somebody sat down at its machine",
 }
 
 

@@ -62,7 +62,7 @@ def ls(output: Output = Output()) -> None:  # noqa: B008 - a named tuple of plai
     required=True,
     metavar="USER@HOST[:PORT]",
     help="A machine, or a name from ~/.ssh/config; repeat it for a room. Behind it may stand where"
-    " it is: 'pc01 switch=sw1'.",
+    " it is: 'pc01 switch=sw1', and whether people at it come first: 'pc01 console=notice'.",
 )
 @click.option("--python", default="", metavar="PATH", help="The Python to use there.")
 @click.option("--folder", default="", metavar="PATH", help="Where everything lies there.")

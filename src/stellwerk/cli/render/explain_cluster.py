@@ -13,6 +13,7 @@ from stellwerk.client.placements import CandidateOf
 NODES = 20
 HERE = ("chosen", "fits")
 OF_ROOM = {
+    "console_in_use",
     "drained",
     "has_none",
     "infra_differs",

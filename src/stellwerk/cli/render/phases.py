@@ -17,6 +17,7 @@ STYLES = {
     "unreachable": "bad",
     "quarantined": "bad",
     "drained": "warn",
+    "in_use": "warn",
     "declared": "faint",
     "chosen": "good",
     "fits": "",

@@ -38,7 +38,7 @@ from stellwerk.core.model.resources import DeviceShare, NodeAllocation
 MOST_NODES = 20_000
 """Of one cluster."""
 MOST_DEVICES = 1024
-STATES = ("ready", "unreachable", "quarantined", "drained")
+STATES = ("ready", "unreachable", "quarantined", "drained", "in_use")
 LEVELS = ("rack", "switch")
 NAMES_HELP = "write `pc07`, a range `pc[01-18]`, or a list `pc[01-03,07],server`"
 GPUS_HELP = "write `A100-80GB:8`, or a list of such"

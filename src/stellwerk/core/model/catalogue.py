@@ -300,6 +300,7 @@ WHY_STOPPED = {
     "time_limit": "its time limit was over",
     "abort": "one of its abort rules held",
     "drain": "its machine was drained",
+    "console": "somebody sat down at its machine",
 }
 
 NAMED = ("file", "library", "command")

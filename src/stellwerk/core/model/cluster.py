@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-NodeState = Literal["ready", "unreachable", "quarantined", "drained"]
+NodeState = Literal["ready", "unreachable", "quarantined", "drained", "in_use"]
 
 TaintEffect = Literal["NoSelect", "PreferNoSelect", "NoSelectIfNew"]
 

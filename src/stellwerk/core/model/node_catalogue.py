@@ -3,6 +3,13 @@
 from stellwerk.core.model.reasons import Entry
 
 OF_NODES = {
+    "console_in_use": Entry(
+        "turn",
+        "time",
+        "somebody works at {cluster}[: {note}][, and at {others} more]",
+        "wait: it is used again some minutes after they have left; who may configure the cluster "
+        "decides by `console=ignore` whether people at a machine come first",
+    ),
     "node_faulty": Entry(
         "held",
         "cluster owner",

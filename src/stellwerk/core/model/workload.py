@@ -28,7 +28,7 @@ ENDED: tuple[Phase, ...] = ("Succeeded", "Failed", "Cancelled")
 WAITING: tuple[Phase, ...] = ("Pending", "Held")
 
 RunPhase = Literal["Starting", "SettingUp", "Running", "Stopping", "Ended"]
-NoticeWhy = Literal["cancel", "preempt", "window", "time_limit", "abort", "drain"]
+NoticeWhy = Literal["cancel", "preempt", "window", "time_limit", "abort", "drain", "console"]
 
 
 class Policies(Struct, frozen=True, omit_defaults=True):

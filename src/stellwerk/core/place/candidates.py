@@ -260,6 +260,8 @@ def _not_ready(cluster: Cluster, name: str = "") -> Reason:
         return Reason("quarantined", params)
     if node and node.state == "drained":
         return Reason("drained", params)
+    if node and node.state == "in_use":
+        return Reason("console_in_use", params)
     return Reason("not_ready", {**params, "state": node.state if node else "without nodes"})
 
 

@@ -37,6 +37,10 @@ def no_parts(_parts: list[Part], _all: bool) -> None:
     """Of somebody who starts no gangs."""
 
 
+def no_console(_state: JSONObject) -> None:
+    """Of a machine that belongs to whoever sits there anyway."""
+
+
 LONGEST_MS = 10 * 365 * 86_400_000
 """No window is told to close later than so."""
 
@@ -69,6 +73,7 @@ class Conversation:
         self._linking = asyncio.Lock()
         self._early: list[JSONObject] | None = None
         self._is_open = False
+        self.on_console: Callable[[JSONObject], None] = no_console
 
     # connecting
 
@@ -118,6 +123,8 @@ class Conversation:
             self._early.append(push)
         elif push.get("event") == "run":
             self._take(push["run"])
+        elif push.get("event") == "console":
+            self.on_console(push.get("console") or {})
         elif push.get("event") == "sample":
             self._tell(sample_of(self.cluster, push, self.ahead_ms))
 

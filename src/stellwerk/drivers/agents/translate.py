@@ -25,6 +25,7 @@ WHYS: dict[str, NoticeWhy] = {
     "preempt": "preempt",
     "window": "window",
     "time_limit": "time_limit",
+    "console": "console",
 }
 PHASES: dict[str, RunPhase] = {
     "starting": "Starting",

@@ -95,9 +95,9 @@ class SshDriver(FollowsJobs, TidiesMachines):
             def hear(parts: list[Part], everything: bool, name: str = name) -> None:
                 self.gangs.heard(name, parts, everything=everything)
 
-            self.machines[name] = Machine(
-                cluster, host, dialer, build, key, blobs, now_ms, tell, broke, hear
-            )
+            machine = Machine(cluster, host, dialer, build, key, blobs, now_ms, tell, broke, hear)
+            machine.mind(self.machines, self.tell_what_was_seen)
+            self.machines[name] = machine
 
     # connecting
 

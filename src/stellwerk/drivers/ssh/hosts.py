@@ -1,15 +1,22 @@
 """Reads how a machine is named: `user@host:port`, or a name from the user's SSH configuration.
 
-Behind it may stand where it is in its room: `pc01 switch=sw1 rack=r2`.
+Behind it may stand where it is in its room: `pc01 switch=sw1 rack=r2`, and what follows when
+somebody sits down at it: `console=notice quiet=10m`.
 """
 
 import re
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stellwerk.core.model.errors import Problem, StellwerkError
 
+Console = Literal["", "ignore", "notice"]
+_CONSOLES: tuple[Console, ...] = ("ignore", "notice")
+_QUIET = re.compile(r"([0-9]{1,4})(s|m|h)")
+_MS = {"s": 1000, "m": 60_000, "h": 3_600_000}
+_MOST_QUIET_MS = 86_400_000
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 _LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9._:%-]{0,252}")
@@ -22,6 +29,10 @@ class Host(Struct, frozen=True, omit_defaults=True):
     ``python`` is the interpreter to use there ("" = found), ``folder`` where everything lies there
     ("" = found), ``node`` its name as a node, ``identity_file`` the key that opens
     it ("" = those of the SSH configuration). ``domains`` says where it stands, by level.
+
+    ``console`` is what follows when somebody sits down at it ("" = in a room notice, else nothing),
+    and ``quiet_ms`` for how long nobody must have been there until it is used again (0 = the
+    runtime's ten minutes).
     """
 
     host: str
@@ -32,6 +43,8 @@ class Host(Struct, frozen=True, omit_defaults=True):
     node: str = ""
     identity_file: str = ""
     domains: dict[str, str] = {}
+    console: Console = ""
+    quiet_ms: int = 0
 
     def __str__(self) -> str:
         name = f"[{self.host}]" if ":" in self.host else self.host
@@ -63,7 +76,42 @@ def read_host(text: str, *, python: str = "", folder: str = "") -> Host:
             raise StellwerkError(
                 [Problem("ssh/host", message, "write a path like /opt/py/bin/python3")]
             )
-    return Host(host, user, port, python, folder, domains=dict(map(_read_place, places)))
+    console: Console = ""
+    quiet_ms = 0
+    domains: dict[str, str] = {}
+    for place in places:
+        level, value = _read_place(place)
+        if level == "console":
+            console = _read_console(value)
+        elif level == "quiet":
+            quiet_ms = _read_quiet(value)
+        else:
+            domains[level] = value
+    return Host(
+        host, user, port, python, folder, domains=domains, console=console, quiet_ms=quiet_ms
+    )
+
+
+def _read_console(value: str) -> Console:
+    """Raises StellwerkError `ssh/host`."""
+    found = next((one for one in _CONSOLES if one == value), None)
+    if found is None:
+        message = f"`console={value}` isn't something that can follow when somebody sits down"
+        if value == "suspend":
+            message = "jobs can't be suspended while somebody sits there, only told to leave"
+        remedy = "write console=notice or console=ignore"
+        raise StellwerkError([Problem("ssh/host", message, remedy)])
+    return found
+
+
+def _read_quiet(value: str) -> int:
+    """`10m`; raises StellwerkError `ssh/host`."""
+    found = _QUIET.fullmatch(value)
+    quiet_ms = int(found[1]) * _MS[found[2]] if found else 0
+    if not 0 < quiet_ms <= _MOST_QUIET_MS:
+        message = f"`quiet={value}` is no time of at most a day"
+        raise StellwerkError([Problem("ssh/host", message, "write it as `quiet=10m`")])
+    return quiet_ms
 
 
 def _read_place(text: str) -> tuple[str, str]:

@@ -224,6 +224,7 @@ class JoinedDriver(SshDriver):
             broke,
             hear,
         )
+        machine.mind(self.machines, self.tell_what_was_seen)
         self.settle(machine)
         return machine
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stellwerk.core.inventory.facts import cluster_of
 from stellwerk.core.model.cluster import Cluster, Node
+from stellwerk.core.model.draining import moment
 from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report
 from stellwerk.drivers.agents.bringing import lay_out
@@ -43,6 +44,16 @@ KEPT = {"checkpoint_dir": "checkpoints", "output_dir": "outputs"}
 """Folders beside the runtime's, with one for each workload: they outlive its runs."""
 
 
+def in_use(node: Node, console: JSONObject, ahead_ms: int) -> Node:
+    """The node as one at which somebody sits, if that is so and they come first there."""
+    if console.get("taken") is not True or node.state != "ready":
+        return node
+    since_ms = console.get("since_ms")
+    since = f" since {moment(since_ms - ahead_ms)}" if type(since_ms) is int else ""
+    note = "; ".join(filter(None, (f"somebody sits there{since}", node.note)))
+    return replace(node, state="in_use", note=note)
+
+
 class Machine:
     """A host of a cluster; ``tell`` is given what its agent reports."""
 
@@ -68,6 +79,10 @@ class Machine:
         self.trouble: DriverError | None = None
         self.hand: Hand | None = None
         self.talk = Conversation(cluster, self._reach, tell, broke, hear_parts)
+        self.talk.on_console = self._hear_console
+        self.console: JSONObject = {}
+        self._room: Collection[str] = ()
+        self._changed: Callable[[], None] = lambda: None
         self._dialer = dialer
         self._opener = Opener(host, build, key)
         self._blobs = blobs
@@ -153,10 +168,39 @@ class Machine:
             link.hang_up()
             message = f"the agent on {self.host} is no use: {error}"
             raise DriverError("driver/agent-silent", message, final=False) from error
+        await self._tell_rule(link, hello)
         ahead_ms = int(hello["now_ms"]) - between_ms
         self.talk.ahead_ms = ahead_ms if abs(ahead_ms) > SKEW_MS else 0
         # What its inventory leaves out is compared with what was seen here: by our clock alone.
         return link, {**hello, "now_ms": before_ms + self.talk.ahead_ms}
+
+    # who sits there
+
+    def mind(self, room: Collection[str], changed: Callable[[], None]) -> None:
+        """``room`` is where it stands: among several, people come first. ``changed`` is called when
+        somebody sits down or has left.
+        """
+        self._room, self._changed = room, changed
+
+    async def _tell_rule(self, link: AgentLink, hello: JSONObject) -> None:
+        """Has the agent go by this cluster's rule from now on, also while nobody can be asked."""
+        self.console = {}
+        if "console" not in hello.get("can", ()):
+            return
+        rule = self.host.console or ("notice" if len(self._room) > 1 else "ignore")
+        more = {"quiet_ms": self.host.quiet_ms} if self.host.quiet_ms else {}
+        try:
+            answer = await link.call("console", do=rule, **more)
+        except (AgentGone, AgentRefused) as error:
+            link.hang_up()
+            message = f"the agent on {self.host} takes no rule for who sits there: {error}"
+            raise DriverError("driver/agent-silent", message, final=False) from error
+        self.console = answer.get("console") or {}
+
+    def _hear_console(self, state: JSONObject) -> None:
+        self.console = state
+        if self.cluster is not None:
+            self._changed()
 
     # what there is
 
@@ -191,7 +235,7 @@ class Machine:
     def as_it_is(self) -> Node:
         """The node as last seen, and whether it can be reached."""
         if self.is_connected:
-            return self.node
+            return in_use(self.node, self.console, self.talk.ahead_ms)
         note = self.trouble.message if self.trouble is not None else "it isn't connected yet"
         return replace(self.node, state="unreachable", note=note)
 
