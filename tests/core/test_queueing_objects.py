@@ -1,6 +1,9 @@
 """Objects of queueing: applied and deleted as facts, all or none, with what changes and follows."""
 
+from collections.abc import Iterable
+
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -9,14 +12,22 @@ from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.ids import WorkloadId
 from stellwerk.core.model.queue_object import ObjectKey, QueueObject
-from stellwerk.core.model.queueing import CheckRule, Cohort, LocalQueue, ResourceFlavor
+from stellwerk.core.model.queueing import (
+    CheckRule,
+    Cohort,
+    LocalQueue,
+    QueueObjects,
+    ResourceFlavor,
+)
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.queue.tree import QuotaTree
 from stellwerk.core.queueing_changes import changes_of, fields_between
 from stellwerk.core.queueing_objects import doors_of, in_use, queueing_now
 from stellwerk.core.queueing_preview import consequences
 from stellwerk.core.queueing_quota import NO_NAMESPACE, queues_stand, quota_of, through
-from stellwerk.core.state import State
+from stellwerk.core.state import State, fold
+from stellwerk.core.state import queueing as queueing_state
+from stellwerk.core.state.queueing import together
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall, applied
 from tests.core.queued import a_queue, limited, queueing
@@ -224,3 +235,18 @@ def test_a_refusal_has_its_reason() -> None:
     assert isinstance(refused, ev.CommandRefused)
     why = Reason("objects_refused", {"note": "ResourceFlavor std is in use"})
     assert (refused.id, refused.reason) == (WorkloadId(""), why)
+
+
+def test_many_objects_are_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands are applied one after the other: none of them costs what all of them do."""
+    hall, asked = a_hall(), []
+
+    def counted(objects: Iterable[QueueObject]) -> QueueObjects:
+        asked.append(1)
+        return together(objects)
+
+    monkeypatch.setattr(queueing_state, "together", counted)
+    for event in applied(queueing(*(a_queue(f"q{i}", 1) for i in range(20)))):
+        fold(hall.state, ev.Record(hall.state.seq + 1, hall.now_ms, 1, "ada", "p", event))
+    assert len(asked) <= 2, "for the Configuration"
+    assert len(hall.state.queueing.objects.queues) >= 20

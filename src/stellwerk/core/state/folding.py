@@ -10,6 +10,7 @@ from stellwerk.core.lengths import keys_of_workload, learn_peak, ran_ms, teaches
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.draining import Drain
 from stellwerk.core.model.ids import BlobHash, ShapeId, digest, workload_of
+from stellwerk.core.model.queue_object import SETTINGS
 from stellwerk.core.model.reasons import Reason
 from stellwerk.core.model.workload import Run, Workload, took_ms
 from stellwerk.core.state.checks import asked_of, fold_check
@@ -87,6 +88,10 @@ def fold(state: State, record: ev.Record) -> None:
 
 
 def _fold_queueing(state: State, record: ev.Record, event: QueueingEvent) -> None:
+    kind = event.object.kind if isinstance(event, ev.QueueObjectApplied) else event.kind
+    if kind != SETTINGS:  # what all objects say together is put together when it is asked for
+        fold_queueing(state.queueing, record.at_ms, record.actor, event)
+        return
     before = state.queueing.objects.settings.past_use
     fold_queueing(state.queueing, record.at_ms, record.actor, event)
     after = state.queueing.objects.settings.past_use
