@@ -13,7 +13,7 @@ from stellwerk.client.allowed import Account, Rule, read_people, why_not
 from stellwerk.client.asking import ask
 from stellwerk.client.everyone import Door, Everyone, Service, account_of
 from stellwerk.client.everyone_unit import unit
-from stellwerk.runtime import operations
+from stellwerk.runtime import operations, ordering
 from stellwerk.runtime.system import user_name
 
 ADA = Account("ada", 1001, 1001, "/home/ada", "/bin/bash", ("ada", "lab"))
@@ -198,13 +198,13 @@ def test_a_unit_takes_nothing_from_the_jobs_below_it() -> None:
 
 def test_a_runtime_takes_no_order_for_somebody_else() -> None:
     """Whatever was sent along the wrong way: the order names whose it is."""
-    with pytest.raises(operations.Refused) as refused:
+    with pytest.raises(ordering.Refused) as refused:
         operations._read_start({"spec": {}, "person": "somebody"})
     own = user_name(os.getuid())
     assert (refused.value.code, refused.value.message) == (
         "not_yours",
         f"the order is for somebody, and this runtime is {own}'s",
     )
-    with pytest.raises(operations.Refused) as refused:
+    with pytest.raises(ordering.Refused) as refused:
         operations._read_start({"spec": {}, "person": own})
     assert refused.value.code == "spec_invalid"

@@ -8,7 +8,8 @@ from stellwerk.core.model.cluster import Node
 from stellwerk.core.model.reports import RunReport
 from stellwerk.core.place.candidates import _not_ready
 from stellwerk.drivers.agents.translate import report_of
-from stellwerk.drivers.ssh.machine import in_use
+from stellwerk.drivers.ssh.hosts import Host
+from stellwerk.drivers.ssh.machine import in_use, unseen
 from stellwerk.testing.builders import a_cluster, a_node
 
 TAKEN = {"taken": True, "since_ms": 1_700_000_060_000}
@@ -37,3 +38,12 @@ def test_why_a_run_was_told_travels() -> None:
     report = report_of("k017", said)
     assert (report.phase, report.why) == ("Stopping", "console")
     assert msgspec.json.decode(msgspec.json.encode(report), type=RunReport) == report
+
+
+def test_a_rule_that_cannot_be_kept_is_told() -> None:
+    """Where it was asked for; by default nobody waits for it."""
+    asked = Host("pc01", console="notice")
+    assert unseen(asked, {"seen_by": "logind"}) == []
+    assert "neither a seat" in unseen(asked, {"taken": False, "seen_by": ""})[0]
+    assert "too old" in unseen(asked, {})[0]
+    assert unseen(Host("pc01"), {}) == []

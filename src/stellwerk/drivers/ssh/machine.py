@@ -54,6 +54,15 @@ def in_use(node: Node, console: JSONObject, ahead_ms: int) -> Node:
     return replace(node, state="in_use", note=note)
 
 
+def unseen(host: Host, console: JSONObject) -> list[str]:
+    """Says that a rule which was asked for can't be kept."""
+    if host.console != "notice" or console.get("seen_by"):
+        return []
+    if not console:
+        return ["its runtime is too old to tell who sits there"]
+    return ["who sits there can't be told: it has neither a seat of logind nor a file of logins"]
+
+
 class Machine:
     """A host of a cluster; ``tell`` is given what its agent reports."""
 
@@ -220,7 +229,7 @@ class Machine:
         )
 
     def _notes(self) -> list[str]:
-        notes = []
+        notes = unseen(self.host, self.console)
         if self.talk.ahead_ms:
             hours, seconds = divmod(abs(self.talk.ahead_ms) // 1000, 3600)
             by = f"{hours} h" if hours else f"{seconds} s"
