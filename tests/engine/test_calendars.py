@@ -72,7 +72,7 @@ def test_whole_days_and_floating_times_are_those_of_the_zone_that_is_given() -> 
         (ms("2026-12-01T10:00", BERLIN), ms("2026-12-01T11:00", BERLIN)),
         (ms("2026-12-24", BERLIN), ms("2026-12-27", BERLIN)),
     ]
-    assert found.notes == ("1 events name no time zone: Europe/Berlin was taken",)
+    assert found.notes == ("1 events name no time zone that is known: Europe/Berlin was taken",)
 
 
 @settings(max_examples=25, deadline=None)
@@ -132,6 +132,15 @@ def test_what_merely_repeats_is_what_the_library_makes_of_it(
         (a_file("UID:a\nDTSTART:2026xx01T080000"), "no DTSTART that can be read"),
         (a_file("UID:a\nDTSTART:20261201T080000\nDTEND:never"), "no DTEND that can be read"),
         (a_file("UID:a\nDTSTART:00010101T080000\nRRULE:FREQ=DAILY"), "begins before 1970"),
+        (a_file(f"{LECTURE.replace('WEEKLY', 'SOMETIMES')}"), "no RRULE that can be read"),
+        (a_file(f"{LECTURE}\nEXDATE:never"), "no EXDATE that can be read"),
+        (a_file(f"{LECTURE};BYHOUR=1,2,3,4,5;BYMINUTE=1,2,3,4,5"), "more than 24 times a day"),
+        (
+            a_file("UID:a\nDTSTART:20261201T080000Z\nDTEND:20261201T070000Z"),
+            "ends before it begins",
+        ),
+        (a_file("UID:a\nDTSTART:20260101T080000Z\nDURATION:P9999999D"), "beyond the year 9999"),
+        (a_file(LECTURE)[:-30], "breaks off"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_place(text: str, said: str) -> None:
@@ -266,3 +275,30 @@ def test_what_is_left_out_before_reading_changes_nothing(
         patch.setattr(ical, "shortened", lambda text, *_between: text)
         whole = ical.read(text, "x.ics", BERLIN, from_ms, from_ms + 14 * DAY).happenings
     assert short == whole
+
+
+def test_a_whole_day_is_as_long_as_the_clocks_make_it() -> None:
+    """Midnight to midnight where clocks are put back, however its end is written; no time is none.
+
+    Two events of one name, which shouldn't be, both count.
+    """
+    day = [(ms("2026-10-25", BERLIN), ms("2026-10-26", BERLIN))]
+    for end in ("", "\nDURATION:P1D", "\nDTEND;VALUE=DATE:20261026"):
+        assert spans(a_file(f"UID:a\nDTSTART;VALUE=DATE:20261025{end}"), "2026-10-19") == day
+    none = "UID:a\nDTSTART:20261020T080000Z\nDTEND:20261020T080000Z"
+    assert spans(a_file(none), "2026-10-19") == []
+    twice = a_file(LECTURE, "UID:db@x\nDTSTART:20261028T080000Z\nDURATION:PT1H")
+    assert len(spans(twice, "2026-10-19")) == 3
+
+
+def test_exceptions_may_be_written_in_other_zones() -> None:
+    """Also as whole days and times of no zone, and for all that follows."""
+    for skipped in (":20261026T090000Z", ";TZID=America/New_York:20261026T050000",
+                    ":20261026T100000", ";VALUE=DATE:20261026"):  # fmt: skip
+        assert len(spans(a_file(f"{LECTURE}\nEXDATE{skipped}"), "2026-10-19")) == 1
+    later = """UID:db@x
+RECURRENCE-ID;RANGE=THISANDFUTURE;TZID=Europe/Berlin:20261026T100000
+DTSTART;TZID=Europe/Berlin:20261026T140000
+DURATION:PT1H"""
+    found = spans(a_file(LECTURE, later), "2026-10-26", 14)
+    assert [datetime.fromtimestamp(one[0] / 1000, BERLIN).hour for one in found] == [14, 14]

@@ -7,7 +7,8 @@ never before. What costs too much to expand is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import MAXYEAR, UTC, date, datetime, time, timedelta, tzinfo
+from math import prod
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -20,6 +21,7 @@ from stellwerk.engine.ical_text import shortened
 
 MOST_EVENTS = 20_000
 MOST_TOLD = 20
+MOST_A_DAY = 24
 TOO_OFTEN = ("SECONDLY", "MINUTELY", "HOURLY")
 EARLIEST_YEAR = 1970
 INSTALL = "pip install 'stellwerk[calendars]'"
@@ -65,7 +67,10 @@ def read(text: str, file: str, zone: ZoneInfo, from_ms: int, until_ms: int) -> R
         raise _refused("calendar/too-large", file, f"has more than {MOST_TEXT >> 20} MiB")
     if "\0" in text or "BEGIN:VCALENDAR" not in text[:4096].upper():
         raise _refused("calendar/not-ical", file, "isn't an iCalendar file: no BEGIN:VCALENDAR")
-    if text.upper().count("BEGIN:VEVENT") > MOST_EVENTS:
+    upper = text.upper()
+    if upper.rstrip()[-13:] != "END:VCALENDAR":
+        raise _refused("calendar/broken", file, "breaks off: it doesn't end with END:VCALENDAR")
+    if upper.count("BEGIN:VEVENT") > MOST_EVENTS:
         raise _refused("calendar/too-many", file, f"has more than {MOST_EVENTS} events")
     reader = _Reader(text, file, zone, from_ms, until_ms)
     return reader.read()
@@ -94,12 +99,17 @@ class _Reader:
         for calendar in calendars:
             for series in self._series(calendar):
                 events += len(series)
-                found += self._expanded(calendar, series)
+                try:
+                    found += self._expanded(calendar, series)
+                except OverflowError:
+                    self._wrong(series[0], f"lasts beyond the year {MAXYEAR}")
         if self.problems:
             raise StellwerkError(self.problems[:MOST_TOLD])
         notes = []
         if self.floating:
-            notes.append(f"{self.floating} events name no time zone: {self.zone} was taken")
+            notes.append(
+                f"{self.floating} events name no time zone that is known: {self.zone} was taken"
+            )
         found.sort(key=lambda one: (one.from_ms, one.until_ms, one.what))
         return Read(tuple(found), events, tuple(notes))
 
@@ -117,14 +127,25 @@ class _Reader:
             raise _refused("calendar/broken", self.file, why) from error
 
     def _series(self, calendar: Any) -> Iterator[list[Any]]:
-        """Events by UID: one with its exceptions is one series."""
+        """Events by UID: one with its exceptions is one series. Where several have the same, which
+        shouldn't be, each counts.
+        """
         found: dict[str, list[Any]] = {}
+        whole: dict[str, None] = {}
         for number, event in enumerate(calendar.walk("VEVENT")):
             if self._counts(event):
                 uid = str(event.get("UID", "")) or f"event {number + 1}"
+                if "RECURRENCE-ID" not in event and uid in whole:
+                    uid = f"event {number + 1} of {uid}"
+                elif "RECURRENCE-ID" not in event:
+                    whole[uid] = None
                 found.setdefault(uid, []).append(event)
         for series in found.values():
-            if not self._is_outside(series):
+            try:
+                outside = self._is_outside(series)
+            except OverflowError:
+                outside = False
+            if not outside:
                 yield series
 
     def _counts(self, event: Any) -> bool:
@@ -134,6 +155,7 @@ class _Reader:
         if self._is(event, "TRANSP", "TRANSPARENT"):
             return False
         broken = [key for key in _TIMES if key in event and _dt(event, key) is None]
+        broken += [key for key in _RULES if not _is_whole(event, key)]
         start = _dt(event, "DTSTART")
         if start is None or broken:
             self._wrong(event, f"has no {(broken or ['DTSTART'])[0]} that can be read")
@@ -146,12 +168,25 @@ class _Reader:
             if not often or often[0] in TOO_OFTEN:
                 self._wrong(event, f"repeats {often[0].lower() if often else 'without FREQ'}")
                 return False
+            if prod(max(1, len(rule.get(key, ()))) for key in _TIMES_OF_DAY) > MOST_A_DAY:
+                self._wrong(event, f"repeats more than {MOST_A_DAY} times a day")
+                return False
             if any(int(one) < 1 for one in _listed(rule.get("INTERVAL"))):
                 self._wrong(event, "repeats at an interval of nothing")
                 return False
+        if self._is_backwards(event):
+            self._wrong(event, "ends before it begins")
+            return False
         if isinstance(start, datetime) and start.tzinfo is None:
             self.floating += 1
         return True
+
+    def _is_backwards(self, event: Any) -> bool:
+        try:
+            begin, end = self._of(event)
+        except OverflowError:
+            return False
+        return end < begin
 
     @staticmethod
     def _is(event: Any, key: str, value: str) -> bool:
@@ -241,6 +276,9 @@ class _Reader:
             whole = timedelta(days=1) if not isinstance(start, datetime) else timedelta(0)
             if lasts is None:
                 lasts = whole
+            if not isinstance(start, datetime):
+                # Days are as long as the clocks of the zone make them.
+                return self._aware(start), self._aware(start + lasts)
             return self._aware(start), self._aware(start) + lasts
         return self._aware(start), self._aware(ends)
 
@@ -274,6 +312,18 @@ class _Reader:
 
 
 _TIMES = ("DTSTART", "DTEND", "DURATION")
+_RULES = ("RRULE", "RDATE", "EXDATE", "RECURRENCE-ID")
+_TIMES_OF_DAY = ("BYHOUR", "BYMINUTE", "BYSECOND")
+
+
+def _is_whole(event: Any, key: str) -> bool:
+    """Whether what an event says of its repetition can be read, if it says anything."""
+    for one in _listed(event.get(key)):
+        try:
+            one.get("FREQ") if key == "RRULE" else getattr(one, "dts", None) or one.dt
+        except Exception:  # noqa: BLE001 - a broken property raises whatever it met
+            return False
+    return True
 
 
 def _dt(event: Any, key: str) -> Any:
