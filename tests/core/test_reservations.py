@@ -345,3 +345,18 @@ def test_names_that_no_address_could_hold_are_refused(name: str) -> None:
     [said] = reserved(a_hall(), name)
     assert isinstance(said, ev.CommandRefused)
     assert "its name must be" in str(said.reason.params["note"])
+
+
+def test_a_future_of_runs_that_outlive_all_that_is_known_has_an_end() -> None:
+    """Work like them was known to be short; each of them is expected to go on as long again."""
+    hall = a_hall()
+    for _ in range(3):
+        hall.state.lengths.learn(keys_of("p", "ada", "short", digest("short"), "any"), 20 * MINUTE)
+    runs = hall.submit(cards(2), work="short")
+    assert hall.settle() == [runs]
+    hall.now_ms += HOUR
+    waits = hall.submit(cards(4))
+    hall.settle()
+    hall.now_ms += HOUR
+    hall.settle()
+    assert forecast(hall.view(), Knowledge(), [waits])[waits].likely_ms is None

@@ -27,6 +27,9 @@ from stellwerk.core.view import ClaimView, Head, ShapeView, View
 MANY = 5
 """Past runs of the same work from which on its length counts as well known."""
 
+FARTHEST_MS = 10 * 365 * 86_400_000
+"""Nothing is said of what is farther away than that."""
+
 UNKNOWN = Length()
 
 
@@ -70,7 +73,10 @@ class Future:
                 self._will_end(run, name, began_ms, length)
 
     def play(self, wanted: Collection[WorkloadId]) -> Future:
-        """Goes on until all that is wanted has started, or nothing more can be said."""
+        """Goes on until all that is wanted has started, or nothing more can be said.
+
+        What outlives all that is known of it is expected to go on as long again, and so for ever.
+        """
         now_ms = self._view.now_ms
         while self.steps < self._most:
             self.steps += 1
@@ -85,7 +91,7 @@ class Future:
             if planned:
                 continue
             times = [end for end, *_ in self._ends[:1]] + ([wake_ms] if wake_ms else [])
-            if not times:
+            if not times or min(times) > self._view.now_ms + FARTHEST_MS:
                 break
             now_ms = max(now_ms, min(times))
             self._end_until(now_ms)
