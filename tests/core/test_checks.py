@@ -16,7 +16,7 @@ from stellwerk.core.model.queueing import CheckRule, QueueSettings, Requeuing
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.core.queueing_preview import WHEN_AGREED, outcomes_of
 from stellwerk.core.queueing_quota import queues_stand
-from stellwerk.testing.builders import a_cluster, a_node
+from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall
 from tests.core.queued import a_queue, queueing
 from tests.core.test_preemption import STOPPED, TWO, run
@@ -272,3 +272,15 @@ def test_what_waits_for_checks_alone_lacks_nothing() -> None:
     found = in_line(view, key, quota_in(view))
     assert found is not None
     assert (found.place, found.narrow, found.contenders, found.ways) == (1, (), (), ())
+
+
+def test_room_that_a_check_gave_back_is_there_for_work_that_no_quota_binds() -> None:
+    """It was found to wait while that was kept, and no run began or ended since."""
+    hall = a_checked_hall(CheckRule("budget"))
+    first = hall.submit(a_shape(a_request(cpus=4)), queue="team")
+    hall.settle()
+    other = hall.submit(a_shape(a_request(cpus=3)))
+    assert hall.settle() == []
+    assert hall.told(other) == ["room_kept"]
+    say(hall, first, "budget", "Rejected")
+    assert hall.settle() == [other]

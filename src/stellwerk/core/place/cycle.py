@@ -68,13 +68,14 @@ class Cycle:
         self.again = False
         self.room_state = memory.generation
         self.drowsy = Drowsy(view, memory.asleep)
+        self._is_claimed = False
         self._versions = {part.cluster.name: part.version for part in view.clusters}
         self._facts = {part.cluster.name: part.facts for part in view.clusters}
 
     @property
     def touched(self) -> bool:
         """Whether the rooms are no longer those of the view."""
-        return bool(self.starts or self.keeping.any_kept or self.promised)
+        return bool(self.starts or self.keeping.any_kept or self._is_claimed)
 
     def drain(self) -> None:
         """Stops what runs in queues that give it up."""
@@ -137,6 +138,7 @@ class Cycle:
 
     def count(self, queue: QueueState, name: str, claim: Claim) -> None:
         """Counts a promise beside what those hold who are in its way."""
+        self._is_claimed = True
         if self.quotas is not None:
             self.quotas.take(queue, claim.holding)
         cluster, nodes = claim.allocation.cluster, claim.allocation.nodes
