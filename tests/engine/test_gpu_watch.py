@@ -80,6 +80,20 @@ def test_old_looks_and_runs_that_are_over_say_nothing() -> None:
     assert len(seen.told) == 1
 
 
+def test_all_parts_on_one_machine_are_watched_as_one() -> None:
+    """Two replicas that asked for 5 GiB of a card each may hold 10 together."""
+    told: list[Report] = []
+    watch = GpuWatch(told.append)
+    run = a_share(1, 5, "n1", "n1")
+    watch.begin(run, "job", CLUSTER)
+    for at_ms, gib in ((1_000, 10), (2_000, 17)):
+        use = (GpuUse(0, gib * GIB, 50, 20 * GIB),)
+        watch.take(RunSample("lab", run.id, at_ms, 1, 1, 1, gpus=use))
+    (one,) = told
+    assert isinstance(one, RunWarned)
+    assert one.reason.params["asked_bytes"] == 10 * GIB
+
+
 def test_whole_cards_and_several_machines_are_not_watched() -> None:
     """Who has all of a card can't take more of it."""
     told: list[Report] = []

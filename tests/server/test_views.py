@@ -169,6 +169,16 @@ def test_a_cluster_says_what_is_left_and_who_holds_it() -> None:
     )
 
 
+def test_shares_of_one_run_on_one_card_are_told_as_one() -> None:
+    """What it is seen to hold is of all of them together."""
+    cluster = a_cluster("lab", a_node("n1", gpus=1))
+    (part,) = an_allocation(devices={0: 5}).nodes
+    held = {"w-1-1": replace(an_allocation(), nodes=(part, part))}
+    (device,) = views.cluster_view(cluster, held, 0).nodes[0].devices
+    assert (device.held_bytes, device.runs) == (10 * GIB, ["w-1-1"])
+    assert [(one.run, one.asked_bytes) for one in device.users] == [("w-1-1", 10 * GIB)]
+
+
 @pytest.mark.parametrize(
     ("told_ms", "ended_ms"), [(150, 150), (0, 900), (99, 900), (901, 900), (900, 900), (100, 100)]
 )

@@ -27,15 +27,23 @@ class _Watched:
     """A run that shares cards of one machine, with what it was last seen to hold."""
 
     def __init__(self, run: Run, name: str, labels: dict[int, str]) -> None:
-        (part,) = run.allocation.nodes
         self.run, self.generation, self.name = run.id, run.generation, name
-        self.place: Place = (run.allocation.cluster, part.node)
-        self.asked = {share.index: share.memory_bytes for share in part.devices}
+        self.place: Place = (run.allocation.cluster, run.allocation.nodes[0].node)
+        self.asked = asked_of_cards(run)
         self.labels = labels
         self.seen: dict[int, GpuUse] = {}
         self.seen_ms = 0
         self.told = ""
         self.harms_since_ms = 0
+
+
+def asked_of_cards(run: Run) -> dict[int, int]:
+    """What a run on one machine asked for of each card, all its shares of a card together."""
+    asked: dict[int, int] = {}
+    for part in run.allocation.nodes:
+        for share in part.devices:
+            asked[share.index] = asked.get(share.index, 0) + share.memory_bytes
+    return asked
 
 
 class GpuWatch:
@@ -48,18 +56,18 @@ class GpuWatch:
 
     def begin(self, run: Run, name: str, cluster: Cluster | None) -> None:
         """Watches a run, if it is on one machine and shares some of its cards."""
-        if run.id in self._watched or cluster is None or len(run.allocation.nodes) != 1:
+        parts = run.allocation.nodes
+        if run.id in self._watched or cluster is None or len({part.node for part in parts}) != 1:
             return
-        part = run.allocation.nodes[0]
         cards = {
             device.index: device
             for node in cluster.nodes
-            if node.name == part.node
+            if node.name == parts[0].node
             for device in node.devices
         }
         if not any(
-            share.index in cards and share.memory_bytes < cards[share.index].usable_bytes
-            for share in part.devices
+            index in cards and asked < cards[index].usable_bytes
+            for index, asked in asked_of_cards(run).items()
         ):
             return
         labels = {index: device.label for index, device in cards.items()}

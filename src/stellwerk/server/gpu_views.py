@@ -46,8 +46,11 @@ def on_gpus(services: Services, eyes: Seeing) -> dict[str, OnGpus]:
         live = workload.live_run
         if live is not None and any(part.devices for part in live.allocation.nodes):
             sees = eyes.how(workload.owner) != "nothing"
+            # Over several machines a sample doesn't say of which of them a card is.
+            on_one = len({part.node for part in live.allocation.nodes}) == 1
             found[str(run)] = OnGpus(
-                workload.name if sees else "", services.engine.measures.gpus(run)
+                workload.name if sees else "",
+                services.engine.measures.gpus(run) if on_one else None,
             )
     return found
 

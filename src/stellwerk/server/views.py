@@ -367,22 +367,21 @@ def _node_view(node: Node, allocations: Mapping[str, Allocation]) -> fleet_model
 
 
 def _device_view(device: Device, held: list[tuple[str, NodeAllocation]]) -> fleet_models.DeviceView:
-    holding = [
-        (run, share.memory_bytes)
-        for run, part in held
-        for share in part.devices
-        if share.index == device.index
-    ]
+    holding: dict[str, int] = {}
+    for run, part in held:
+        for share in part.devices:
+            if share.index == device.index:
+                holding[run] = holding.get(run, 0) + share.memory_bytes
     return fleet_models.DeviceView(
         index=device.index,
         kind=device.kind,
         product=device.product,
         uuid=device.uuid,
         memory_bytes=device.memory_bytes,
-        held_bytes=sum(share for _, share in holding),
+        held_bytes=sum(holding.values()),
         # Of one that is sick all memory is taken out of use, which isn't what others hold.
         foreign_bytes=0 if device.fault else device.foreign_bytes,
-        runs=sorted({run for run, _ in holding}),
+        runs=sorted(holding),
         foreign_compute=device.foreign_compute,
         health=device.health,
         fault=device.fault,
@@ -391,5 +390,5 @@ def _device_view(device: Device, held: list[tuple[str, NodeAllocation]]) -> flee
         unified=device.unified,
         part_of=device.part_of,
         island=device.island,
-        users=[fleet_models.GpuUserView(run, "", share) for run, share in sorted(holding)],
+        users=[fleet_models.GpuUserView(run, "", share) for run, share in sorted(holding.items())],
     )

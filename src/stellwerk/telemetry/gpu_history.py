@@ -71,7 +71,7 @@ class GpuHistory:
 
     def begin(self, run: Run, cluster: Cluster | None) -> None:
         """A run is on a machine whose devices its samples tell of."""
-        if cluster is None or len(run.allocation.nodes) != 1:
+        if cluster is None or len({part.node for part in run.allocation.nodes}) != 1:
             return
         name = run.allocation.nodes[0].node
         self._devices[run.id] = {

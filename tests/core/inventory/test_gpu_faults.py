@@ -86,7 +86,7 @@ def test_a_sick_card_gets_nothing_new_until_its_driver_says_so() -> None:
     waits = hall.state.shapes[hall.workload(second).shape].waits
     assert waits is not None
     said = next(render(one) for one in waits.reasons if one.code == "gpu_sick")
-    assert "GPU 1 of big/lab7 gets nothing new: 2 uncorrectable memory errors" in said.sentence
+    assert "nothing new is put on GPU 1 of big/lab7: 2 uncorrectable memory errors" in said.sentence
     assert "stw resume big/lab7" in said.remedy
     hall.fold([ev.ClusterObserved(seen({}, {"ecc_uncorrected": 0}))])
     assert hall.settle() == [second]

@@ -80,7 +80,7 @@ WAITING = {
     "gpu_sick": Entry(
         "capacity",
         "cluster owner",
-        "GPU {gpu} of {place} gets nothing new: {fault}[, nor do {others} more]",
+        "nothing new is put on GPU {gpu} of {place}[ and on {others} more]: {fault}",
         "mend it; it is used again when its driver says so, or by `stw resume {place}`",
     ),
     "nodes_avoided": Entry(
@@ -139,6 +139,14 @@ WAITING = {
         "time",
         "{cluster} is closed[ until {opens}]",
         "wait until then; `stw calendar show {cluster}` shows the next days",
+    ),
+    "window_never_fits": Entry(
+        "capacity",
+        "you",
+        "no window of {cluster} that is known is long enough: the longest is open for "
+        "{longest_ms}[; this needs {lasts_ms}][; how long {unknown} runs isn't known]",
+        "give it a shorter time limit (--time-limit), let it go on from its checkpoints, or have "
+        "that opened for longer: `stw calendar override {cluster} open`",
     ),
     "window_ends": Entry(
         "capacity",
