@@ -15,7 +15,8 @@ from tests.runtime.test_console import PERSON, left, seated
 pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark.timeout(120)]
 PATIENCE_S = 40.0
 TRAINS = """\
-trap 'date +%s.%N > ~/told; exit 85' TERM
+leave() { date +%s.%N > ~/told; exit 85; }
+trap leave TERM
 cd "$STELLWERK_CHECKPOINT_DIR"
 last=$(ls step-*.pt 2>/dev/null | sed 's/[^0-9]//g' | sort -n | tail -1)
 echo "begins after ${last:-nothing}"
@@ -24,7 +25,7 @@ while [ ! -e "$STELLWERK_STOP_FILE" ]; do
   step=$((step + 1)); echo $step > .new; mv .new step-$step.pt; echo "step $step"
   sleep 0.1
 done
-sleep 5
+leave
 """
 
 
