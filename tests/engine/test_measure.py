@@ -90,6 +90,25 @@ def test_metrics_are_followed_and_stay_after_the_end(
     asyncio.run(asyncio.wait_for(story(), 50))
 
 
+def test_a_run_that_is_over_at_once_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by one who asked before there was anything, and though it was never seen running."""
+    done = Behaviour(run_ms=0, metrics=steps((0, 3.0), (0, 1.0)))
+    stage = Stage(tmp_path, script=always(done))
+    stage.quicken(monkeypatch)
+
+    async def story() -> None:
+        engine = await stage.revive()
+        assert (await engine.telemetry(RUN, "lab")).metrics == {}
+        await stage.submit()
+        await stage.until_empty()
+        assert (await engine.telemetry(RUN, "lab")).metrics["loss"].n == 2
+        await stage.kill()
+
+    asyncio.run(asyncio.wait_for(story(), 50))
+
+
 def test_a_metric_that_is_no_number_ends_the_run_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,11 +96,8 @@ class Measures:
         for event in events:
             if isinstance(event, ev.RunProgressed | ev.NoticeGiven | ev.NoticeWithdrawn):
                 self._notice(event.run, state)
-            elif isinstance(event, ev.RunEnded) and event.run in self._live:
-                self._gpus.end(event.run)
-                self.gpu_history.end(event.run)
-                self._live[event.run].has_ended = True
-                self._live[event.run].due_ms = 0
+            elif isinstance(event, ev.RunEnded):
+                self._end(event.run, state)
 
     def _notice(self, run_id: RunId, state: State) -> None:
         workload = state.workloads.get(workload_of(run_id))
@@ -118,6 +115,23 @@ class Measures:
         if is_running and not followed.is_running:
             followed.has_told = False
         followed.is_running = is_running
+
+    def _end(self, run_id: RunId, state: State) -> None:
+        followed = self._live.get(run_id)
+        if followed is None:
+            # One that began and ended between two looks: what was read of it before isn't all.
+            self._past.pop(run_id, None)
+            workload = state.workloads.get(workload_of(run_id))
+            runs = workload.runs if workload is not None else ()
+            run = next((one for one in runs if one.id == run_id and one.started_ms), None)
+            if workload is None or run is None:
+                return
+            followed = self._live[run_id] = _Followed(workload, run)
+            self._some.set()
+        self._gpus.end(run_id)
+        self.gpu_history.end(run_id)
+        followed.has_ended = True
+        followed.due_ms = 0
 
     # what is known
 
@@ -145,14 +159,18 @@ class Measures:
         read now.
         """
         followed = self._live.get(run)
-        if followed is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ASKED_LOOK_S):
-                    await self._look(followed)
-            return followed.record.telemetry()
-        if run not in self._past:
-            self._keep(run, await self._read_past(run, cluster))
-        return self._past[run]
+        if followed is None and run not in self._past:
+            told = await self._read_past(run, cluster)
+            # It may have begun or ended meanwhile, and then this isn't all of it.
+            followed = self._live.get(run)
+            if followed is None and run not in self._past:
+                self._keep(run, told)
+        if followed is None:
+            return self._past[run]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ASKED_LOOK_S):
+                await self._look(followed)
+        return followed.record.telemetry()
 
     def complete(self, report: RunReport) -> RunReport:
         """Gives the report of an end the peaks that were seen while the run went on."""
