@@ -334,3 +334,36 @@ def test_windows_that_a_fleet_file_declares_bind_as_calendars_do() -> None:
         declared[1]
     }
     assert len(let(hall, 3 * HOUR - MINUTE + 25_000)) == 2
+
+
+def test_who_fits_no_window_at_all_is_told_so_with_what_helps() -> None:
+    """Also while it is closed: to wait for the next one would be no use."""
+    for spans in (((0, 2), (5, 9)), ((5, 9), (10, 12))):
+        hall = a_room(*spans)
+        unknown = hall.submit()
+        long = hall.submit(a_shape(a_request(cpus=2)), policies=ends_in(8))
+        fits = hall.submit(a_shape(a_request(cpus=3)), policies=ends_in(3))
+        assert hall.settle() == []
+        assert "the longest is open for 4 h; how long it runs isn't known" in why(hall, unknown)
+        assert "the longest is open for 4 h; this needs 8 h" in why(hall, long)
+        assert "longest" not in why(hall, fits)
+        waits = hall.state.shapes[hall.workload(long).shape].waits
+        assert waits is not None
+        assert "shorter time limit" in render(waits.reasons[0]).remedy
+
+
+def test_a_calendar_that_goes_while_a_run_leaves_lets_it_leave() -> None:
+    """A notice isn't taken back: it may be on its way out, and starts again at once."""
+    hall = a_room((0, 3), (5, 30))
+    key = hall.submit(policies=SAVES)
+    hall.settle()
+    hall.seen(key)
+    (told,) = let(hall, 3 * HOUR - 30_000)
+    assert isinstance(told, ev.NoticeGiven)
+    hall.command(cmd.SetCalendar(Calendar("lab", (at(hall, -3, 9),))))
+    assert not let(hall)
+    hall.command(cmd.RemoveCalendar("lab"))
+    assert hall.workload(key).runs[-1].notice == "window"
+    hall.end(key, RunEnd(how="exited", code=0, put_back=True, new_checkpoint=True))
+    assert hall.settle() == [key]
+    assert hall.workload(key).retries == 0

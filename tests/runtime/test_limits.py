@@ -1,12 +1,13 @@
 """The end of a window on a machine whose clock on the wall is wrong, and jumps."""
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from stellwerk.runtime import limits, system
+from stellwerk.runtime import limits
 from stellwerk.runtime.files import RunFiles
 from stellwerk.runtime.loop import Loop
 from stellwerk.runtime.spec import Spec
@@ -47,11 +48,9 @@ def test_the_end_of_a_window_comes_at_its_moment_whatever_the_clock_shows(
     """Hours off from the beginning, set again in between, also where the window is moved then."""
     machine = Machine()
     off = {"ms": wrong_ms}
-    monkeypatch.setattr(
-        system.time, "clock_gettime_ns", lambda _clock: machine.booted_ms * 1_000_000
-    )
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda _clock: machine.booted_ms * 1_000_000)
     wall = 1_700_000_000_000
-    monkeypatch.setattr(system.time, "time_ns", lambda: (wall + off["ms"]) * 1_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: (wall + off["ms"]) * 1_000_000)
     spec = SimpleNamespace(ranks=[], grace_ms=MINUTE, time_limit_ms=None,
                            window_end_in_ms=10 * MINUTE)  # fmt: skip
     files = SimpleNamespace(setup_log="/nowhere/setup.log")

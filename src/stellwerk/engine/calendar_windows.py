@@ -42,7 +42,8 @@ def expanded(calendar: Calendar, text_of: Callable[[Source], str], now_ms: int) 
     calendar = replace(calendar, overrides=overrides)
     windows, until_ms = _of_nodes(calendar, spans, "", calendar.windows, now_ms)
     before = {one.nodes: one.windows for one in calendar.parts}
-    said = dict.fromkeys(one.nodes for one in (*calendar.sources, *overrides) if one.nodes)
+    said = {one.nodes: True for one in calendar.sources if one.nodes}
+    said |= {one.nodes: True for one in overrides if one.nodes}
     parts = tuple(
         NodeWindows(nodes, _of_nodes(calendar, spans, nodes, before.get(nodes, ()), now_ms)[0])
         for nodes in sorted(said)

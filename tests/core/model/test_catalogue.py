@@ -46,6 +46,7 @@ SAMPLE: dict[str, str | int] = {
     "command": "nvcc",
     "data": "imgs",
     "delay_ms": 20_000,
+    "longest_ms": 14_400_000,
     "lasts_ms": 7_200_000,
     "level": "rack",
     "within_ms": 300_000,

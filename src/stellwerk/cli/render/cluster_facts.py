@@ -81,7 +81,7 @@ def _table(columns: Sequence[Column[T]], rows: Sequence[T], terminal: Terminal) 
 
 
 def _node_columns(cluster: ClusterView, now_ms: int) -> list[Column[NodeView]]:
-    columns = [
+    columns: list[Column[NodeView]] = [
         Column("name", "NODE", lambda one: one.name),
         Column("state", "STATE", lambda one: phase_cell(one.state)),
         Column("cpus", "CPUS", lambda one: f"{one.cpus_free:g} of {one.cpus:g}", right=True),

@@ -1,6 +1,7 @@
 """The fleet: one line per cluster with what is free."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from stellwerk.cli.render.phases import phase_cell
 from stellwerk.cli.render.table import Column
@@ -64,7 +65,7 @@ def window(cluster: ClusterView, now_ms: int) -> str:
     return when(cluster.windows, now_ms)
 
 
-def when(windows: tuple[tuple[int, int], ...], now_ms: int) -> str:
+def when(windows: Sequence[tuple[int, int]], now_ms: int) -> str:
     """When that closes or opens next which has these windows."""
     closed = next_closure(join(windows) or windows, now_ms)
     if closed is None:

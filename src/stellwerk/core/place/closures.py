@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stellwerk.core.data.node_windows import closing_of, closures_of, is_windowed
+from stellwerk.core.data.windows import join
 from stellwerk.core.model.calendars import FOREVER_MS
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.draining import moment
@@ -50,6 +51,31 @@ def opened(lenders: Mapping[str, list[Kept]]) -> dict[str, list[Kept]]:
     """Of what a workload may use that is kept, the windows that stay open for long enough."""
     found = {name: [one for one in kept if one.closed] for name, kept in lenders.items()}
     return {name: kept for name, kept in found.items() if kept}
+
+
+def longest(one: Kept, cluster: Cluster, now_ms: int) -> Kept:
+    """What is kept for nobody, as if the longest window that is known of its nodes began now."""
+    names = {part.node: True for part in one.parts}
+    known = dict.fromkeys(
+        node.windows or cluster.windows for node in cluster.nodes if node.name in names
+    )
+    lasts = [
+        FOREVER_MS if closes_ms >= FOREVER_MS else closes_ms - max(opens_ms, now_ms)
+        for windows in known
+        for opens_ms, closes_ms in join(windows)
+        if closes_ms > now_ms
+    ]
+    return one._replace(until_ms=now_ms + max(lasts, default=0))
+
+
+def told_too_short(one: Kept, lasts_ms: int | None, now_ms: int) -> Reason:
+    """That even the longest window is too short, against how long a workload needs it."""
+    params: dict[str, Param] = {"cluster": one.cluster, "longest_ms": one.until_ms - now_ms}
+    if lasts_ms is None:
+        params["unknown"] = "it"
+    else:
+        params["lasts_ms"] = lasts_ms
+    return Reason("window_never_fits", params)
 
 
 def told_window(one: Kept, lasts_ms: int | None, now_ms: int) -> Reason:

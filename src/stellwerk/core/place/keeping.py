@@ -26,8 +26,10 @@ from stellwerk.core.place.candidates import answering, avoided, cannot, serves
 from stellwerk.core.place.closures import (
     change_times,
     closures,
+    longest,
     opened,
     told_other,
+    told_too_short,
     told_window,
     window_of,
 )
@@ -374,7 +376,11 @@ class Keeping:
         kept = next((one for one in there if one not in lent), there[0])
         if kept.closed is None:
             return self.told(head, told_other(kept))
-        return told_window(kept, self.lasts_ms(head), self._view.now_ms)
+        now_ms, lasts_ms = self._view.now_ms, self.lasts_ms(head)
+        at_best = longest(kept, self._parts[cluster].cluster, now_ms)
+        if at_best.until_ms > now_ms and not self._may_enter(at_best, head, ""):
+            return told_too_short(at_best, lasts_ms, now_ms)
+        return told_window(kept, lasts_ms, now_ms)
 
     def wake_at_ms(self) -> int:
         """When what is expected to have ended hasn't: then more may be known (0: never)."""
