@@ -39,6 +39,7 @@ OVERRIDES = (
     "cpus",
     "memory",
     "num_nodes",
+    "min_nodes",
     "infra",
     "priority",
     "queue",
@@ -83,6 +84,7 @@ _OPTIONS = (
     click.option("--cpus", metavar="4+", help="CPUs per node; + for at least."),
     click.option("--memory", metavar="16+", help="Memory per node in GiB; + for at least."),
     click.option("--num-nodes", metavar="N", help="Nodes started together."),
+    click.option("--min-nodes", metavar="N", help="On how few of them it may run."),
     click.option(
         "--infra",
         metavar="CLUSTER",

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from stellwerk.core.describe.tasks import read_tasks
 from stellwerk.core.lower import lower
 from stellwerk.core.model.launch import (
+    FIRST_NODE_ALONE,
     common_environment,
     gpus_per_node,
     node_environment,
@@ -124,10 +125,10 @@ def test_jax_takes_a_job_for_one_of_slurm() -> None:
 
 
 def test_mpi_starts_once_and_names_all_hosts() -> None:
-    """What fills the nodes is mpirun in the script of the first."""
+    """What fills the nodes is mpirun in the script of the first; each has a rank for its part."""
     task = a_task("mpi", nodes=2, resources="cpus: 4,")
     assert common(task)["STELLWERK_MPI_HOSTS"] == "10.0.0.1=4,10.0.0.2=4"
-    assert [list(ranks_of_node(task, node)) for node in range(2)] == [[0], []]
+    assert [list(ranks_of_node(task, node)) for node in range(2)] == [[0], [1]]
     assert lower(task).policies.ranks == 1
 
 
@@ -175,5 +176,6 @@ def test_ranks_are_counted_without_gaps(
     resources = f"accelerators: 'A100:{gpus}'," if gpus else ""
     task = a_task(launcher, nodes=nodes, processes=processes, resources=resources)
     ranks = [rank for node in range(nodes) for rank in ranks_of_node(task, node)]
-    assert ranks == list(range(started_ranks(task) or nodes))
-    assert lower(task).policies.ranks in {0, len(ranks)}
+    once = task.launcher in FIRST_NODE_ALONE
+    assert ranks == list(range(nodes if once else started_ranks(task) or nodes))
+    assert lower(task).policies.ranks in ({1} if once else {0, len(ranks)})
