@@ -43,7 +43,7 @@ def command() -> None:
 @command.command(
     "import",
     epilog="Example: stw calendar import lectures.ics --on k017   "
-    "stw calendar import --rules 'mon-fri 18:00-08:00, sat-sun' --on k017",
+    "stw calendar import --rules 'sun-fri 18:00-08:00, sat-sun' --on k017",
 )
 @click.argument("source", required=False)
 @click.option(

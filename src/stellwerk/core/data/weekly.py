@@ -10,7 +10,7 @@ from stellwerk.core.data.windows import join
 from stellwerk.core.model.calendars import AHEAD_MS, FOREVER_MS, Override, Window
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-RULE_HELP = "write `mon-fri 18:00-08:00, sat-sun`"
+RULE_HELP = "write `sun-fri 18:00-08:00, sat-sun`"
 MIDNIGHT = 24 * 60
 
 
