@@ -104,6 +104,11 @@ def test_a_hostile_address_is_refused_in_words() -> None:
     """It hangs, never ends, turns in circles, or answers nonsense; each is bounded."""
     with answering() as url:
         assert "timed out" in refusal(url, step_s=19.95)
+    with answering(b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n") as url:
+        assert "can't be read" in refusal(url)
+    assert "can't be read" in refusal("http://[")
+    with answering() as url:
+        assert "can't be read" in refusal(url.replace("http", "WEBCAL"), step_s=19.8)
     with answering(ok(b"x" * (5 << 20))) as url:
         assert "more than 4 MiB" in refusal(url)
     with answering(*[b"HTTP/1.1 302 Found\r\nLocation: /b\r\n\r\n"] * 4) as url:
@@ -115,7 +120,17 @@ def test_a_hostile_address_is_refused_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "169.254.169.254", "10.1.2.3", "[::1]", "[::ffff:127.0.0.1]"]
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "169.254.169.254",
+        "10.1.2.3",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+    ],
 )
 def test_what_is_not_on_the_internet_is_out_of_reach(host: str) -> None:
     """Nothing is connected to, unless an administrator allows it."""

@@ -9,7 +9,9 @@ import http.client
 import ipaddress
 import socket
 import ssl
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from stellwerk.core.model.calendars import MOST_TEXT
@@ -18,6 +20,8 @@ from stellwerk.core.model.errors import StellwerkError
 MOST_REDIRECTS = 3
 MOST_S = 20.0
 PART = 64 * 1024
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -27,17 +31,17 @@ def fetch(url: str, seconds: Callable[[], float], *, private: bool = False) -> s
     ``seconds`` is a clock that never goes back.
     """
     deadline = seconds() + MOST_S
-    if url.startswith("webcal:"):
-        url = f"https:{url.removeprefix('webcal:')}"
+    if url[:7].lower() == "webcal:":
+        url = f"https:{url[7:]}"
     for _ in range(MOST_REDIRECTS + 1):
-        parts = urlsplit(url)
         try:
-            text, elsewhere = _once(parts, seconds, deadline, private=private)
+            text, elsewhere = _once(urlsplit(url), seconds, deadline, private=private)
+            there = urljoin(url, elsewhere)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise _refused(url, f"can't be read: {str(error) or type(error).__name__}") from error
         if text is not None:
             return text
-        url = urljoin(url, elsewhere)
+        url = there
     raise _refused(url, f"leads elsewhere more than {MOST_REDIRECTS} times")
 
 
@@ -61,10 +65,22 @@ def _once(
     wait_s = max(0.1, deadline - seconds())
     connection = http.client.HTTPConnection(parts.hostname, port, timeout=wait_s)
     wire = socket.create_connection((address, port), timeout=wait_s)
+
+    def cut() -> None:
+        with suppress(OSError):
+            socket.socket.shutdown(wire, socket.SHUT_RDWR)
+
+    # Bounds also a greeting that comes byte by byte, for which each byte would be in time.
+    watch = threading.Timer(wait_s + 1, cut)
+    watch.daemon = True
+    watch.start()
     try:
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            wire = context.wrap_socket(wire, server_hostname=parts.hostname)
+            wire = context.wrap_socket(
+                wire, server_hostname=parts.hostname, do_handshake_on_connect=False
+            )
+            wire.do_handshake()
         connection.sock = wire
         where = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", where, headers={"Accept": "text/calendar"})
@@ -75,6 +91,7 @@ def _once(
                 raise _refused(url, f"answers {answer.status} {answer.reason}")
             return _text(url, answer, wire, seconds, deadline), ""
     finally:
+        watch.cancel()
         connection.close()
         wire.close()
 
@@ -84,11 +101,19 @@ def _address(url: str, host: str, port: int, *, private: bool) -> str:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(one[4][0]).partition("%")[0] for one in found]
     for one in addresses:
-        at = ipaddress.ip_address(one)
-        mapped = getattr(at, "ipv4_mapped", None)
-        if not private and not ((mapped or at).is_global and not (mapped or at).is_multicast):
+        at = _meant(ipaddress.ip_address(one))
+        if not private and not (at.is_global and not at.is_multicast):
             raise _refused(url, f"is at {one}, which isn't on the internet (--private allows it)")
     return addresses[0]
+
+
+def _meant(at: Address) -> Address:
+    """Where an address leads that has one of the old kind in it, as gateways read it."""
+    if isinstance(at, ipaddress.IPv4Address):
+        return at
+    if at in NAT64:
+        return ipaddress.IPv4Address(int(at) & 0xFFFF_FFFF)
+    return at.ipv4_mapped or at.sixtofour or at
 
 
 def _text(
@@ -105,7 +130,7 @@ def _text(
             raise _refused(url, f"takes longer than {MOST_S:.0f} s")
         wire.settimeout(left_s)
         part = answer.read1(PART)
-        if not part:
+        if not part and seconds() < deadline:
             break
         content += part
         if len(content) > MOST_TEXT:
