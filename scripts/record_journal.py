@@ -17,6 +17,7 @@ from stellwerk.core import intake
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model import reports as rep
+from stellwerk.core.model.calendars import Calendar, Source
 from stellwerk.core.model.holding import Claim, Holding
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId
 from stellwerk.core.model.own import OwnDecided, OwnOption, OwnRefusal
@@ -39,6 +40,7 @@ from stellwerk.core.model.queueing import (
     ResourceGroup,
 )
 from stellwerk.core.model.reasons import Reason
+from stellwerk.core.model.reservations import Holder, Reservation, Span, Wanted
 from stellwerk.core.model.resources import Shape
 from stellwerk.core.model.selectors import Requirement, Selector
 from stellwerk.core.model.standing import Decided, Refusal
@@ -137,6 +139,7 @@ def play() -> Scenario:
     _one_out_of_reach(day)
     _a_node_that_fails(day)
     _notices(day)
+    _hours(day)
     day.say(cmd.Cancel(WorkloadId("w-unknown")))
     day.happen(ev.ActionDropped("start-run", WorkloadId("w-waits"), Reason("stale")))
     _placements(day)
@@ -150,8 +153,13 @@ def play() -> Scenario:
 def _one_that_is_put_back(day: Scenario) -> None:
     id = day.submit("digits", SHARED_GPU)
     day.cycle()
-    for phase in ("SettingUp", "Running", "Stopping"):
+    for phase in ("SettingUp", "Running"):
         day.told(id, phase)
+    run = day.run_of(id)
+    day.happen(ev.RunWarned(run, Reason("gpu_over_asked", {"used": 9, "asked": 6})))
+    day.happen(ev.WindowMoved(run, 1_767_312_000_000))
+    day.happen(ev.CopyTimeLearned(run, 1 << 30, 12_000), ev.CheckpointNoted(run, 5_000))
+    day.told(id, "Stopping")
     day.told(id, "Ended", SAVED)
     day.cycle(400_000)
     day.told(id, "Running")
@@ -208,6 +216,21 @@ def _notices(day: Scenario) -> None:
     day.happen(ev.NoticeWithdrawn(day.run_of(id)))
     day.say(cmd.Cancel(id, now=True))
     day.cycle()
+
+
+def _hours(day: Scenario) -> None:
+    """Lectures, room that is promised for an hour to come, and a check's answer."""
+    rules = (Source("weekly", "mon-fri 18:00-08:00"),)
+    hall = Calendar("hall", ((1_767_000_000_000, 1_768_000_000_000),), 1_768_000_000_000, rules)
+    day.happen(ev.CalendarSet(hall), ev.CalendarRemoved("hall"))
+    day.happen(ev.CheckSet(WorkloadId("w-gang-1"), "budget", "Ready", "paid"))
+    parts = make.an_allocation("room", "pc1").nodes
+    hour = Span(1_767_312_000_000, 1_767_315_600_000)
+    holder = Holder("queue", "exam")
+    exam = Reservation("exam", "ada", holder, Wanted(1), "room", parts, (hour,), release_ms=5)
+    day.happen(ev.ReservationMade(exam))
+    day.happen(ev.ReservationMoved("exam", (), "room/pc1 is gone"))
+    day.happen(ev.ReservationOver("exam", "expired", 5))
 
 
 def _placements(day: Scenario) -> None:
