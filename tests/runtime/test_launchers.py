@@ -156,7 +156,7 @@ def test_what_mpirun_starts_elsewhere_is_carried_there_and_back(rig: Rig) -> Non
     """
     says = (
         '"$OMPI_MCA_plm_rsh_agent" -x 10.0.0.9 true; echo "status $?"\n'
-        '"$HYDRA_LAUNCHER_EXEC" -x 10.0.0.2 echo "\'a  b\'" \'$SKYPILOT_NODE_RANK; exit 3\'\n'
+        "\"$HYDRA_LAUNCHER_EXEC\" -x 10.0.0.2 echo \"'a  b'\" '$SKYPILOT_NODE_RANK; exit 3'\n"
     )
     a_part(rig, "second", 1, "echo never")
     a_part(rig, "head", 0, says)

@@ -30,7 +30,7 @@ from .snapshot import Shell
 from .spec import Rank, Spec, is_variable_name
 
 _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-_ARCHIVE = str(getattr(__loader__, "archive", ""))
+_ARCHIVE = str(getattr(globals()["__loader__"], "archive", ""))
 """The file that this runs from, in which a job finds the helper."""
 _BASH = "/bin/bash" if os.path.exists("/bin/bash") else "bash"
 

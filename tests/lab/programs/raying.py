@@ -7,7 +7,7 @@ import time
 import ray
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1)  # type: ignore[untyped-decorator, unused-ignore]
 def where() -> str:
     """The node of the job, and long enough there that both are used."""
     time.sleep(1)

@@ -214,9 +214,7 @@ Command = (
     | RemoveCalendar
 )
 
-OfCluster = (
-    ResumeNode | DrainCluster | ResumeCluster | RemoveCluster | SetCalendar | RemoveCalendar
-)
+OfCluster = ResumeNode | DrainCluster | ResumeCluster | RemoveCluster | SetCalendar | RemoveCalendar
 OfReservation = MakeReservation | CancelReservation
 OfStanding = ApplyFleet | DeletePlacement | ApplyQueues | DeleteQueueObjects
 OfNoWorkload = OfCluster | OfStanding | OfReservation
