@@ -47,7 +47,7 @@ def test_doctor_looks_at_everything(
     )
     assert "ok    server 0.1.0, pid 4242, up 1 min 05 s, 17 records in the journal" in result.lines
     assert "warn  far is not ready: no route   -> stw clusters" in result.lines
-    assert any("1 GiB of GPU 0 are held by processes outside" in line for line in result.lines)
+    assert any("1 GiB of GPU 0 are held outside of this Stellwerk" in line for line in result.lines)
     assert any("what is known of lab is 3 min 20 s old" in line for line in result.lines)
     os.chmod(load().socket, 0o666)
     result = stw("doctor")

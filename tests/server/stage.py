@@ -1,6 +1,7 @@
 """The whole server in a thread: a real store, engine and socket, and a cluster led by hand."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
@@ -141,7 +142,8 @@ def ask(
     kind = {"Content-Type": "application/json"} if data is not None else {}
     encoded = {name: value.encode() for name, value in (headers or {}).items()}
     try:
-        connection.request(method, path, data, {**kind, **encoded})
+        with contextlib.suppress(BrokenPipeError):  # the answer may come before all was sent
+            connection.request(method, path, data, {**kind, **encoded})
         answer = connection.getresponse()
         told = {name.lower(): value for name, value in answer.getheaders()}
         return Answer(answer.status, told, answer.read())

@@ -241,7 +241,9 @@ class Transport:
         if connection.sock is None:
             connection.connect()
         connection.sock.settimeout(self._timeout_s if timeout_s is None else timeout_s)
-        connection.request(method, target, body=body, headers=headers)
+        # A server that ends may answer before it has read all: then its answer is what counts.
+        with contextlib.suppress(BrokenPipeError):
+            connection.request(method, target, body=body, headers=headers)
         response = connection.getresponse()
         data = response.read()
         if response.will_close:
