@@ -1,7 +1,6 @@
 """A real Kubernetes control plane on loopback: etcd, API server, controllers and scheduler.
 
-Its nodes are whatever a test writes (or a kwok keeps alive), so that hundreds cost nothing. Each
-control plane has ports, keys and a folder of its own; several run side by side, as hub and members.
+Its nodes are whatever a test writes, so that hundreds cost nothing. Each control plane has ports, keys and a folder of its own; several run side by side, as hub and members.
 """
 
 import contextlib

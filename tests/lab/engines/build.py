@@ -59,9 +59,7 @@ KUBERNETES = Engine(
     ),
     f"{_VERSION}gitVersion=v{KUBERNETES_VERSION} {_VERSION}gitMajor=1 {_VERSION}gitMinor=34",
 )
-KWOK = Engine("kwok", ("sigs.k8s.io/kwok/cmd/kwok",))
-KUEUE = Engine("kueue", ("sigs.k8s.io/kueue/cmd/kueue",))
-ALL = (KUBERNETES, KWOK, KUEUE)
+ALL = (KUBERNETES,)
 
 
 def build(one: Engine) -> None:
