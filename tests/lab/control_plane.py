@@ -1,6 +1,7 @@
 """A real Kubernetes control plane on loopback: etcd, API server, controllers and scheduler.
 
-Its nodes are whatever a test writes, so that hundreds cost nothing. Each control plane has ports, keys and a folder of its own; several run side by side, as hub and members.
+Its nodes are whatever a test writes, so that hundreds cost nothing. Each control plane has ports,
+keys and a folder of its own; several run side by side, as hub and members.
 """
 
 import contextlib
