@@ -37,6 +37,7 @@ from stellwerk.drivers.kubernetes.objects import (
     RUN,
     Object,
     end_told,
+    has_failed,
     job_of,
     name_of,
     node_of,
@@ -154,6 +155,7 @@ class KubernetesDriver:
         end = end_told(job)
         if end is not None:
             self._runs[run].ended_before(end)
+        self._runs[run].failed = has_failed(job)
         return self._runs[run]
 
     # watching

@@ -252,6 +252,13 @@ def last_words(pod: Object) -> bytes:
     return b""
 
 
+def has_failed(job: Object) -> bool:
+    """Whether a Job will have no pod any more, as its only one was lost."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    said = ("Failed", "FailureTarget")
+    return any(one.get("type") in said and one.get("status") == "True" for one in conditions)
+
+
 def end_told(job: Object) -> RunEnd | None:
     """How a run ended, if its Job says so."""
     said = (job["metadata"].get("annotations") or {}).get(END)

@@ -65,6 +65,7 @@ class PodRun:
         self.pod: Object | None = None
         self.order: StartOrder | None = None
         self.begun = False
+        self.failed = False
         self.changing = asyncio.Lock()
         self.folder = folder
         self.talk = Conversation(cluster, self._reach, self._heard, self._broke)
@@ -108,7 +109,7 @@ class PodRun:
         if self.end is not None or self._bringing is not None:
             return
         if pod is None:
-            if before is not None:
+            if before is not None or self.failed:
                 self._lost("its pod was deleted", b"")
         elif hopeless := why_hopeless(pod):
             self._spawn_end(self._refuse(*hopeless))
