@@ -1,8 +1,8 @@
 """Runs on a real cluster when things go wrong: rights, evictions, images, an API server away."""
 
 import asyncio
-import time
 import contextlib
+import time
 import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
