@@ -8,7 +8,7 @@ import pytest
 from stellwerk.cli.commands.cluster_course import read_time
 from stellwerk.cli.errors import CommandError
 from tests.cli.conftest import Stw
-from tests.client.fake_server import FakeServer, refuses
+from tests.client.fake_server import FakeServer, refuses, row
 
 
 def answering(server: FakeServer) -> None:
@@ -20,6 +20,8 @@ def answering(server: FakeServer) -> None:
     nodes = [{"name": "pc1", "state": "drained", "note": note}]
     told = {"cluster": "room", "nodes": nodes, "runs": ["w-1-1"]}
     server.on("POST", "/v1/clusters/room/drain", told)
+    rows = [row("digits", "Running") | {"id": "w-1"}]
+    server.on("GET", "/v1/workloads", {"items": rows, "seq": 1, "next": None})
 
 
 def posted(server: FakeServer) -> list[Any]:
@@ -63,8 +65,8 @@ def test_a_drain_says_who_and_what_goes_on(server: FakeServer, stw: Stw) -> None
     answering(server)
     result = stw("cluster", "drain", "room", "pc1", "--for", "2h")
     assert result.code == 0
-    assert "room/pc1: drained, drained by ada since" in result.out + result.err
-    assert "runs there go on to their end: w-1-1" in result.out + result.err
+    assert "room/pc1: drained by ada since" in result.out + result.err
+    assert "runs there go on to their end: digits\n" in result.out + result.err
     (body,) = posted(server)
     assert (body["nodes"], body["now"]) == (["pc1"], False)
     assert body["until_ms"] > 1_700_000_000_000

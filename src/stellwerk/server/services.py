@@ -319,7 +319,8 @@ class Services:
             return StellwerkError.of(
                 "find/workload",
                 f"`{ref[:80]}` is an array, not one workload",
-                f"name one of its elements, such as `{element[0].workload.name}`; `stw ps {ref}`",
+                f"name one of its elements, such as `{element[0].workload.name}`;"
+                f" `stw ps -A {ref}` lists them",
             )
         newest = self.store.workloads(WorkloadFilter(live=False, sort="newest", limit=CLOSE_NAMES))
         close = get_close_matches(ref, [row.workload.name for row in newest], 1)

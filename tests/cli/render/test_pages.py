@@ -333,6 +333,10 @@ def test_a_node_that_is_not_ready_gives_nothing() -> None:
     assert clusters.free(msgspec.structs.replace(FLEET[0], nodes=[node])) == "0 CPUs, 0 B"
     drained = [msgspec.structs.replace(node, name=name, note="drained") for name in ("a", "b")]
     assert clusters.note(msgspec.structs.replace(FLEET[0], nodes=drained)) == "drained"
+    drained[1] = msgspec.structs.replace(drained[1], state="drained")
+    other = msgspec.structs.replace(node, name="c", note="off", state="unreachable")
+    kept = [msgspec.structs.replace(drained[0], state="drained"), drained[1], other]
+    assert clusters.note(msgspec.structs.replace(FLEET[0], nodes=kept)) == "a, b: drained; off"
     unknown = msgspec.structs.replace(FLEET[0], nodes=[])
     assert (clusters.free(unknown), clusters.total(unknown)) == ("?", "?")
 

@@ -71,7 +71,8 @@ def ls(output: Output = Output()) -> None:  # noqa: B008 - a named tuple of plai
     "accepted",
     multiple=True,
     metavar="FINGERPRINT",
-    help="Trust a host key that isn't known yet: SHA256:…, as the machine itself tells it.",
+    help="Trust a host key that isn't known yet: SHA256:…, as the machine itself tells it;"
+    " repeat it for a room.",
 )
 @one_options
 def add(

@@ -13,7 +13,7 @@ from stellwerk.cli.output import Output, list_options, narrate, one_options, wri
 from stellwerk.cli.session import connect, now_ms
 from stellwerk.cli.terminal import Narrator
 from stellwerk.client.api import Client
-from stellwerk.client.machines import Drained
+from stellwerk.client.machines import Drained, NodeNow
 
 LOOK_S = 1.0
 SHOWN = 5
@@ -42,20 +42,31 @@ def drain(
     elsewhere. It lasts until `stw cluster resume`, or until the time that is named.
     """
     until_ms = _until(lasting, until)
-    drained = connect().drain_cluster(cluster, nodes, now=now, until_ms=until_ms)
-    write_one(drained, _lines(drained, now=now), output, name=cluster)
+    client = connect()
+    drained = client.drain_cluster(cluster, nodes, now=now, until_ms=until_ms)
+    write_one(drained, _lines(client, drained, now=now), output, name=cluster)
     if output.for_people:
         narrate(f"next: stw clusters, or: stw cluster resume {' '.join((cluster, *nodes))}")
 
 
-def _lines(drained: Drained, *, now: bool) -> list[str]:
-    lines = [f"{drained.cluster}/{one.name}: {one.state}, {one.note}" for one in drained.nodes]
-    runs = drained.runs
-    if runs:
-        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+def _lines(client: Client, drained: Drained, *, now: bool) -> list[str]:
+    lines = [f"{drained.cluster}/{one.name}: {_state(one)}" for one in drained.nodes]
+    if drained.runs:
         what = "are told to stop, and go elsewhere" if now else "go on to their end"
-        lines.append(f"runs there {what}: {', '.join(runs[:SHOWN])}{more}")
+        lines.append(f"runs there {what}: {_named(client, drained.runs)}")
     return lines
+
+
+def _state(node: NodeNow) -> str:
+    """`drained by ada since …`, whose state its note says already."""
+    return node.note if node.note.startswith(node.state) else f"{node.state}, {node.note}"
+
+
+def _named(client: Client, runs: list[str]) -> str:
+    """Runs by the names of their workloads, which other commands take."""
+    names = {row.id: row.name for row in client.list()}
+    shown = [names.get(run.rpartition("-")[0], run) for run in runs[:SHOWN]]
+    return ", ".join(shown) + (f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else "")
 
 
 def _until(lasting: str | None, until: str | None) -> int:
@@ -154,6 +165,6 @@ def _wait_until_empty(client: Client, name: str, *, now: bool) -> None:
         if not runs:
             return
         if runs != told:
-            narrate(f"{name} is drained; still running there: {', '.join(runs[:SHOWN])}")
+            narrate(f"{name} is drained; still running there: {_named(client, runs)}")
             told = list(runs)
         time.sleep(LOOK_S)

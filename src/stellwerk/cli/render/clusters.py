@@ -76,8 +76,19 @@ def when(windows: Sequence[tuple[int, int]], now_ms: int) -> str:
 
 
 def note(cluster: ClusterView) -> str:
-    """What is to be said of its nodes: once where it is the same of several."""
-    return "; ".join(dict.fromkeys(filter(None, map(_note, cluster.nodes))))
+    """What is to be said of its nodes: once where it is the same of several. Those that are
+    drained are named where not all are.
+    """
+    said: dict[str, list[NodeView]] = {}
+    for node in cluster.nodes:
+        if text := _note(node):
+            said.setdefault(text, []).append(node)
+    return "; ".join(
+        f"{', '.join(node.name for node in nodes)}: {text}"
+        if nodes[0].state == "drained" and len(nodes) < len(cluster.nodes)
+        else text
+        for text, nodes in said.items()
+    )
 
 
 def _note(node: NodeView) -> str:

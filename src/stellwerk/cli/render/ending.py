@@ -15,7 +15,7 @@ def ending(show: Show) -> list[str]:
     if show.phase != "Succeeded":
         reasons = show.reasons or ([run.reason] if run and run.reason else [])
         lines += in_full(reasons, name=show.name)
-        lines += _runtime_says(run, lines)
+        lines += runtime_says(run, lines)
     if show.phase == "Failed" and run and run.end and run.end.last_lines:
         lines.append("  last lines:")
         lines += [f"  | {line}" for line in run.end.last_lines[-LAST_LINES:]]
@@ -23,7 +23,7 @@ def ending(show: Show) -> list[str]:
     return lines
 
 
-def _runtime_says(run: RunView | None, lines: list[str]) -> list[str]:
+def runtime_says(run: RunView | None, lines: list[str]) -> list[str]:
     """What was noted on the machine, such as which rank failed first, if it isn't told already."""
     message = run.end.message if run and run.end else ""
     return [] if not message or any(message in line for line in lines) else [f"  {message}"]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stellwerk.cli.render.ending import runtime_says
 from stellwerk.cli.render.explain import place_in_line
 from stellwerk.cli.render.phases import STYLES
 from stellwerk.cli.render.reasons import in_full
@@ -26,7 +27,8 @@ def lines_of(show: Show, terminal: Terminal, now_ms: int) -> list[str]:
         lines += ["", *in_full(show.reasons, name=show.name)]
     if show.runs:
         lines += ["", *_runs(show.runs, terminal, now_ms)]
-    lines += _last_lines(show)
+    if show.phase == "Failed":
+        lines += _last_words(show, lines)
     if show.metrics:
         lines += ["", *_metrics(show.metrics, terminal, now_ms)]
     if show.timeline:
@@ -191,11 +193,14 @@ def _how(run: RunView) -> str:
     return f"told to stop: {WHY_STOPPED.get(run.notice, run.notice)}" if run.notice else ""
 
 
-def _last_lines(show: Show) -> list[str]:
-    end = show.runs[-1].end if show.runs else None
-    if show.phase != "Failed" or end is None or not end.last_lines:
-        return []
-    return ["", "  last lines:", *(f"  | {line}" for line in end.last_lines[-LAST_LINES:])]
+def _last_words(show: Show, told: list[str]) -> list[str]:
+    """What the last run's machine noted of its end, if it isn't told already, and its output."""
+    run = show.runs[-1] if show.runs else None
+    lines = runtime_says(run, told)
+    if run and run.end and run.end.last_lines:
+        lines.append("  last lines:")
+        lines += [f"  | {line}" for line in run.end.last_lines[-LAST_LINES:]]
+    return ["", *lines] if lines else []
 
 
 def _metrics(metrics: dict[str, dict[str, Any]], terminal: Terminal, now_ms: int) -> list[str]:
