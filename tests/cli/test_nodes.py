@@ -34,6 +34,14 @@ def test_files_of_a_machine_are_listed(pair: FakeServer, stw: Stw, node: str, fo
     assert ("--node 1" in result.err) == (found == "1")
 
 
+def test_files_without_a_machine_say_whose_they_are(pair: FakeServer, stw: Stw) -> None:
+    """Since each machine has its own; of checkpoints that may not be so."""
+    said = "these are of pc01; `--node 1` are those of pc02"
+    assert said in stw("ls", "pair", "outputs:").err
+    assert said not in stw("ls", "pair", "checkpoints:").err
+    assert said not in stw("ls", "pair", "outputs:", "--node", "0").err
+
+
 def test_output_of_a_machine_is_that_of_its_ranks(pair: FakeServer, stw: Stw) -> None:
     """Each line with its rank, as with all of them."""
     assert stw("logs", "pair", "--node", "pc02").lines == ["(rank 2) rank 2", "(rank 3) rank 3"]

@@ -26,6 +26,14 @@ def nodes_of(work: Show) -> list[str]:
     return list(work.runs[-1].nodes) if work.runs else []
 
 
+def others_of(work: Show, node: str | None) -> list[str]:
+    """Says of a job over several machines, where none is named, whose files these are."""
+    names = nodes_of(work)
+    if node is not None or len(names) < 2:
+        return []
+    return [f"these are of {names[0]}; `--node 1` are those of {names[1]}"]
+
+
 def number_of(work: Show, node: str | None) -> int:
     """The number of a machine by that number or its name; 0 where none is named."""
     if node is None:

@@ -11,13 +11,14 @@ from msgspec import Struct
 from stellwerk.cli import family, far_files
 from stellwerk.cli.completing import complete_area, complete_file, complete_source
 from stellwerk.cli.errors import CommandError, usage
-from stellwerk.cli.nodes import node_option, number_of
+from stellwerk.cli.nodes import node_option, number_of, others_of
 from stellwerk.cli.output import Output, list_options, narrate, write_list
 from stellwerk.cli.places import NAMES, Place, find
 from stellwerk.cli.render.table import Column
 from stellwerk.cli.render.units import age, plural, size
 from stellwerk.cli.session import complete_names, connect, now_ms
 from stellwerk.client.machines import FarFile
+from stellwerk.client.wire import Show
 from stellwerk.core.model.errors import Problem, StellwerkError
 
 
@@ -70,7 +71,7 @@ def ls(name: str, path: str, node: str | None, output: Output) -> None:
         then=f"in {place.path}" + (f"   next: {_next(show.name, place, number)}" if lines else ""),
     )
     if output.for_people:
-        for line in family.later_ones(client, name, show):
+        for line in [*_of_node(show, node, place), *family.later_ones(client, name, show)]:
             narrate(line)
 
 
@@ -104,8 +105,13 @@ def cp(source: str, destination: str, force: bool, node: str | None) -> None:
         raise CommandError("files/exists", f"{target} is there already", "replace it with --force")
     count = _copy(place.path, target) if far is None else far_files.fetch(client, show, far, target)
     narrate(f"copied {plural(count, 'file')} to {target}")
-    for line in family.later_ones(client, name, show):
+    for line in [*_of_node(show, node, place), *family.later_ones(client, name, show)]:
         narrate(line)
+
+
+def _of_node(show: Show, node: str | None, place: Place) -> list[str]:
+    """Whose files these are; checkpoints may come from their home, which is nobody's."""
+    return [] if place.area == "checkpoints" else others_of(show, node)
 
 
 def _print(path: str) -> None:

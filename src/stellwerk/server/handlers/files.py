@@ -41,7 +41,7 @@ async def list_files(
     try:
         listing = await found.list_files(workload.runs[-1].id, area, path, rank)
     except DriverError as error:
-        raise _refusal(workload, error) from error
+        raise _refusal(workload, area, error) from error
     files = [FarFile(one.name, one.kind, one.size, one.modified_ms) for one in listing.files]
     return FarFiles(root=listing.root, is_folder=listing.is_folder, files=files)
 
@@ -74,7 +74,7 @@ async def read_file(
     try:
         chunk = await found.read_file(workload.runs[-1].id, area, path, offset, limit, rank)
     except DriverError as error:
-        raise _refusal(workload, error) from error
+        raise _refusal(workload, area, error) from error
     return Response(chunk.data, media_type="application/octet-stream")
 
 
@@ -99,11 +99,12 @@ def _driver(services: Services, workload: Workload) -> BringsFiles | None:
     return driver if isinstance(driver, BringsFiles) else None
 
 
-def _refusal(workload: Workload, error: DriverError) -> Exception:
+def _refusal(workload: Workload, area: str, error: DriverError) -> Exception:
     """What isn't there is told as such, and a machine that is silent as a machine."""
     if not error.final:
         return error
-    remedy = f"`stw ls {workload.name}` lists what is there"
+    inside = "" if area == "work" else f" {area}:"
+    remedy = f"`stw ls {workload.name}{inside}` lists what is there"
     return StellwerkError.of("find/file", error.message, remedy)
 
 
