@@ -122,6 +122,10 @@ def test_wrong_use_is_told(stw: Stw) -> None:
         2,
         OPTION,
     )
+    done = stw("exec", "digits", "--node", "1", "--", "ls")
+    assert done.err == (
+        "error[usage/option]  stw exec has no option `--node`  help: stw exec --help\n"
+    )
     assert stw("exec", "digits").code == 2
     done = stw("exec", "-t", "digits", "--", "ls")
     assert (done.code, done.err) == (

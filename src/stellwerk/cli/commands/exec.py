@@ -31,14 +31,17 @@ class _CommandOfACommand(click.Command):
     """Says where to put `--`, when an option of the command inside was taken for one of ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As ever, with that remark."""
+        """As ever, with that remark where it isn't there."""
+        has_mark = "--" in args
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise usage(
                 "usage/option",
                 f"stw exec has no option `{error.option_name}`",
-                "write `--` before the command, as in: stw exec NAME -- ls -l",
+                "stw exec --help"
+                if has_mark
+                else "write `--` before the command, as in: stw exec NAME -- ls -l",
             ) from error
 
 
