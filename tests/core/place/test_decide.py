@@ -300,7 +300,7 @@ def test_kept_room_is_closed_and_says_for_whom() -> None:
         ("ssh/lab", True),
         ("ssh/*", True),
         ("*/lab", True),
-        ("ssh/lab/queue", True),
+        ("ssh/lab/pc02", False),
         ("ssh/other", False),
         ("slurm/lab", False),
         ("lab/other", False),
@@ -310,6 +310,12 @@ def test_kept_room_is_closed_and_says_for_whom() -> None:
 def test_infra_names_a_cluster_in_several_ways(infra: str, answers: bool) -> None:
     """By driver, by name, by both, with stars."""
     assert answers_to(a_cluster("lab", driver="ssh"), infra) == answers
+
+
+def test_a_partition_may_follow_where_clusters_have_them() -> None:
+    """A pool of machines has none: a machine that is named behind it isn't passed over."""
+    assert answers_to(a_cluster("lab", driver="slurm"), "slurm/lab/gpu")
+    assert not answers_to(a_cluster("lab", driver="ssh"), "*/lab/gpu")
 
 
 def test_equal_decisions_have_equal_names() -> None:

@@ -32,6 +32,9 @@ CANNOT = {NAMESPACES: "no_namespaces", IMAGES: "no_images"}
 WITHOUT_DEVICES = -100
 """What it costs to put work that asks for no device on a node that has some."""
 
+WHOLE_NAMES = ("kubernetes", "ssh")
+"""Drivers whose clusters are all that ``infra`` can name of them."""
+
 
 def answers_to(cluster: Cluster, infra: str) -> bool:
     """Says whether a cluster is meant by ``infra``: ``ssh/k017``, ``local``, its name, ``""``."""
@@ -42,7 +45,8 @@ def answers_to(cluster: Cluster, infra: str) -> bool:
         return not rest
     if kind not in {cluster.driver, "*"}:
         return False
-    name = rest.partition("/")[0]
+    # Behind a pool or a context there is no part, whose name may have a slash of its own.
+    name = rest if cluster.driver in WHOLE_NAMES else rest.partition("/")[0]
     return name in {"", "*", cluster.name}
 
 
