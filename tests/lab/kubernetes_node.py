@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,9 @@ from tests.lab.control_plane import ControlPlane, free_port
 from tests.lab.engines.build import KUBERNETES
 
 READY_S = 90
+NETWORK = re.compile(rb"/netns/(cni-[0-9a-f-]+)")
+"""How a pod's network is named where its containers are described."""
+
 CNI = "/usr/lib/cni"
 PAUSE = "stellwerk.lab/pause:1"
 BUSYBOX = "stellwerk.lab/busybox:1"
@@ -116,9 +120,13 @@ class Node:
         for task in self.ctr("tasks", "list", "-q").stdout.decode().split():
             self.ctr("tasks", "kill", "--signal", "SIGKILL", task)
             self.ctr("tasks", "delete", "--force", task)
+        networks = set[bytes]()
         for container in self.ctr("containers", "list", "-q").stdout.decode().split():
+            networks.update(NETWORK.findall(self.ctr("containers", "info", container).stdout))
             self.ctr("containers", "delete", container)
         self.stop("containerd")
+        for network in sorted(networks):
+            subprocess.run(["ip", "netns", "delete", network], capture_output=True, check=False)
         subprocess.run(["ip", "link", "delete", self._bridge], capture_output=True, check=False)
         mounted = Path("/proc/self/mounts").read_text().splitlines()
         for line in reversed(mounted):
