@@ -15,4 +15,5 @@ whole = sum(one.numel() for one in model.parameters())
 mine = sum(one.to_local().numel() for one in model.parameters())
 asked = f"version {os.environ['FSDP_VERSION']}, {os.environ['FSDP_AUTO_WRAP_POLICY']}"
 print(f"shard {dist.get_rank()}: {mine} of {whole}, {asked}", flush=True)
+dist.barrier()  # who leaves first takes the others' connections along
 dist.destroy_process_group()
