@@ -120,33 +120,24 @@ class Hands:
         if found is None:
             return
         _, run = found
-        driver = self._drivers.get(run.allocation.cluster)
-        if driver is None:
-            return
         order = StopOrder(run.id, run.generation, state.epoch, notice.why, notice.grace_ms)
-        before = self._orders.get(f"start {run.id}")
-
-        async def go() -> None:
-            if before is not None and not before.done():
-                await asyncio.wait([before])
-            await driver.stop(order)
-
-        self._give(
-            f"stop {run.id}",
-            go,
-            lambda code, message: log.warning(
-                "%s could not be stopped: %s %s", run.id, code, message
-            ),
-        )
+        self._tell(run, f"stop {run.id}", order, "could not be stopped")
 
     def _move_window(self, moved: ev.WindowMoved, state: State) -> None:
         found = self._live(moved.run, state)
-        driver = self._drivers.get(found[1].allocation.cluster) if found is not None else None
-        if found is None or driver is None:
+        if found is None:
             return
         workload, run = found
         gone_ms = gone_by_ms(workload, run) or moved.closes_ms
         order = StopOrder(run.id, run.generation, state.epoch, "window", 0, gone_ms)
+        key = f"window {run.id} {moved.closes_ms}"
+        self._tell(run, key, order, "isn't told when its window closes")
+
+    def _tell(self, run: Run, key: str, order: StopOrder, failed: str) -> None:
+        """Has a run told when to stop, after the order to start it has been carried out."""
+        driver = self._drivers.get(run.allocation.cluster)
+        if driver is None:
+            return
         before = self._orders.get(f"start {run.id}")
 
         async def go() -> None:
@@ -154,13 +145,10 @@ class Hands:
                 await asyncio.wait([before])
             await driver.stop(order)
 
-        self._give(
-            f"window {run.id} {moved.closes_ms}",
-            go,
-            lambda code, message: log.warning(
-                "%s isn't told when its window closes: %s %s", run.id, code, message
-            ),
-        )
+        def refused(code: str, message: str) -> None:
+            log.warning("%s %s: %s %s", run.id, failed, code, message)
+
+        self._give(key, go, refused)
 
     def kill(self, cluster: str, run: RunId) -> None:
         """Ends what still goes on at a place although its run is known to be over."""

@@ -15,7 +15,8 @@ CLOUDS = (
 )  # fmt: skip
 KINDS = (*OWN_KINDS, *CLOUDS)
 HELP = "write `ssh/POOL`, `slurm/CLUSTER/PARTITION`, `k8s/CONTEXT` or `CLOUD/REGION/ZONE`"
-_WHOLE_REST = ("kubernetes", "ssh")
+WHOLE_REST = ("kubernetes", "ssh")
+"""Kinds behind which all is one name: those of contexts and pools may have slashes of their own."""
 
 
 class Where(NamedTuple):
@@ -39,8 +40,7 @@ def parse_infra(written: str) -> Where | str:
     if "" in parts:
         return f"`{written[:80]}` has an empty part" if written.strip() else "`infra` is empty"
     kind = {"k8s": "kubernetes"}.get(parts[0].lower(), parts[0].lower())
-    if kind in _WHOLE_REST:
-        # The names of contexts and pools may have slashes of their own.
+    if kind in WHOLE_REST:
         return Where(kind, _named("/".join(parts[1:])))
     if kind != "*" and kind not in KINDS:
         return f"`{parts[0][:40]}` is no kind of infrastructure"

@@ -65,8 +65,6 @@ def rollout_strategy(report: Report, node: Node, path: str) -> RolloutStrategy |
         return None
     kind = found.get("type")
     settings: dict[str, Any] = found.get(TYPES[kind]) or {}
-    if kind != "Progressive":
-        settings = {key: value for key, value in settings.items() if key != "max_concurrency"}
     return RolloutStrategy(type=kind, **settings)
 
 

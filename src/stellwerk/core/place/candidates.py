@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from stellwerk.core.describe.infra import WHOLE_REST
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.decisions import Candidate, Shortfall, Verdict
 from stellwerk.core.model.ids import ShapeId
@@ -32,9 +33,6 @@ CANNOT = {NAMESPACES: "no_namespaces", IMAGES: "no_images"}
 WITHOUT_DEVICES = -100
 """What it costs to put work that asks for no device on a node that has some."""
 
-WHOLE_NAMES = ("kubernetes", "ssh")
-"""Drivers whose clusters are all that ``infra`` can name of them."""
-
 
 def answers_to(cluster: Cluster, infra: str) -> bool:
     """Says whether a cluster is meant by ``infra``: ``ssh/k017``, ``local``, its name, ``""``."""
@@ -45,8 +43,7 @@ def answers_to(cluster: Cluster, infra: str) -> bool:
         return not rest
     if kind not in {cluster.driver, "*"}:
         return False
-    # Behind a pool or a context there is no part, whose name may have a slash of its own.
-    name = rest if cluster.driver in WHOLE_NAMES else rest.partition("/")[0]
+    name = rest if cluster.driver in WHOLE_REST else rest.partition("/")[0]
     return name in {"", "*", cluster.name}
 
 

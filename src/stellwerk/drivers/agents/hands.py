@@ -9,7 +9,7 @@ import errno
 import itertools
 from typing import Any, Protocol
 
-from stellwerk.drivers.agents.link import AgentLink, JSONObject
+from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JSONObject
 from stellwerk.drivers.base import DriverError
 from stellwerk.runtime import frames, messages
 
@@ -18,6 +18,16 @@ SOON_S = 3.0
 """For what is only told along with something else, which mustn't wait for who is silent."""
 READ_BYTES = 256 * 1024
 FINAL = frozenset({"bad_request", "outside", "not_found", "gone", "content_damaged"})
+
+
+async def hello_of(link: AgentLink, whose: str) -> JSONObject:
+    """What an agent says of itself first; hangs up and raises DriverError where it says nothing."""
+    try:
+        return await link.call("hello")
+    except (AgentGone, AgentRefused) as error:
+        link.hang_up()
+        message = f"the agent {whose} is no use: {error}"
+        raise DriverError("driver/agent-silent", message, final=False) from error
 
 
 class Streams(Protocol):

@@ -18,9 +18,9 @@ from stellwerk.core.model.reports import Inventory, Report, RunReport, StartRefu
 from stellwerk.core.model.workload import RunEnd
 from stellwerk.drivers.agents.bringing import lay_out
 from stellwerk.drivers.agents.conversation import Conversation, Met
-from stellwerk.drivers.agents.hands import Hand
+from stellwerk.drivers.agents.hands import Hand, hello_of
 from stellwerk.drivers.agents.layout import layout_of
-from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, OnPush
+from stellwerk.drivers.agents.link import AgentLink, OnPush
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.agents.translate import end_of
 from stellwerk.drivers.base import DriverError, LogChunk, LogStream, StartOrder
@@ -178,13 +178,7 @@ class PodRun:
         await self._hand.ask("agent", timeout_s=AGENT_S)
         link = AgentLink(on_push, on_break)
         self._hand.join(link)
-        try:
-            hello = await link.call("hello")
-        except (AgentGone, AgentRefused) as error:
-            link.hang_up()
-            message = f"the agent in {self._hand.place} is no use: {error}"
-            raise DriverError("driver/agent-silent", message, final=False) from error
-        return link, hello
+        return link, await hello_of(link, f"in {self._hand.place}")
 
     def _command(self, mode: str) -> list[str]:
         return ["python3", "-I", "-S", self._build, mode, "--home", HOME]

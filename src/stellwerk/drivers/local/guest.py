@@ -13,9 +13,9 @@ from stellwerk.core.model.ids import RunId, workload_of
 from stellwerk.core.model.reports import Report
 from stellwerk.drivers.agents.bringing import lay_out
 from stellwerk.drivers.agents.conversation import Conversation, Met, check_name
-from stellwerk.drivers.agents.hands import SOON_S, Hand
+from stellwerk.drivers.agents.hands import SOON_S, Hand, hello_of
 from stellwerk.drivers.agents.layout import layout_of
-from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JSONObject, OnPush
+from stellwerk.drivers.agents.link import AgentLink, JSONObject, OnPush
 from stellwerk.drivers.agents.sessions import AgentSession
 from stellwerk.drivers.agents.snapshots import BlobReader
 from stellwerk.drivers.base import (
@@ -64,12 +64,7 @@ class Guest:
         await self.hand.ask("agent", timeout_s=AGENT_S)
         link = AgentLink(on_push, on_break)
         self.hand.join(link)
-        try:
-            hello = await link.call("hello")
-        except (AgentGone, AgentRefused) as error:
-            link.hang_up()
-            message = f"the agent of {self.person} is no use: {error}"
-            raise DriverError("driver/agent-silent", message, final=False) from error
+        hello = await hello_of(link, f"of {self.person}")
         if PROTOCOL not in hello.get("protocol", ()):
             link.hang_up()
             message = f"the runtime of {self.person} speaks another protocol than this server"

@@ -25,6 +25,7 @@ from stellwerk.drivers.agents.conversation import (
     check_name,
     no_parts,
 )
+from stellwerk.drivers.agents.hands import hello_of
 from stellwerk.drivers.agents.layout import layout_of
 from stellwerk.drivers.agents.link import AgentGone, AgentLink, AgentRefused, JSONObject, OnPush
 from stellwerk.drivers.agents.sessions import AgentSession
@@ -169,14 +170,9 @@ class Machine:
         await hand.ask("agent", timeout_s=AGENT_S)
         link = AgentLink(on_push, on_break)
         hand.join(link)
-        try:
-            before_ms = self._now_ms()
-            hello = await link.call("hello")
-            between_ms = (before_ms + self._now_ms()) // 2
-        except (AgentGone, AgentRefused) as error:
-            link.hang_up()
-            message = f"the agent on {self.host} is no use: {error}"
-            raise DriverError("driver/agent-silent", message, final=False) from error
+        before_ms = self._now_ms()
+        hello = await hello_of(link, f"on {self.host}")
+        between_ms = (before_ms + self._now_ms()) // 2
         await self._tell_rule(link, hello)
         ahead_ms = int(hello["now_ms"]) - between_ms
         self.talk.ahead_ms = ahead_ms if abs(ahead_ms) > SKEW_MS else 0

@@ -5,7 +5,7 @@ from litestar.params import JSONBody
 
 from stellwerk.server.bulk import change_many
 from stellwerk.server.bulk_models import ChangedMany, ChangeMany
-from stellwerk.server.handlers.workloads import phases_of
+from stellwerk.server.handlers.workloads import idempotency_key, phases_of
 from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given
 
@@ -26,7 +26,7 @@ async def change_workloads(
     The commands are durable together when this is answered; the answer waits for their effect, up
     to a minute. What can't be done to a name is told beside what was done to the others.
     """
-    key = request.headers.get("idempotency-key", "")
+    key = idempotency_key(request)
     phases = phases_of(data.phases)
     return await change_many(services, data, phases, seeing(request), key)
 

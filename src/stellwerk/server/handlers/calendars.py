@@ -5,13 +5,9 @@ from litestar.params import FromPath, JSONBody
 
 from stellwerk.core.model.calendars import CalendarList, CalendarNow, OverrideWish, SourceWish
 from stellwerk.server import calendars
-from stellwerk.server.handlers.workloads import actor_of
+from stellwerk.server.handlers.workloads import actor_of, idempotency_key
 from stellwerk.server.seeing import AnyRequest
 from stellwerk.server.services import Given
-
-
-def _key(request: AnyRequest) -> str:
-    return request.headers.get("idempotency-key", "")
 
 
 @get("/calendars", tags=["fleet"], summary="Calendars")
@@ -31,7 +27,7 @@ async def import_calendar(
     name: FromPath[str], request: AnyRequest, services: Given, data: JSONBody[SourceWish]
 ) -> CalendarNow:
     """Lets windows follow from rules, a text or an address too, or says all that is wrong."""
-    return await calendars.add(services, name, data, actor_of(request), _key(request))
+    return await calendars.add(services, name, data, actor_of(request), idempotency_key(request))
 
 
 @post(
@@ -41,13 +37,15 @@ async def override_calendar(
     name: FromPath[str], request: AnyRequest, services: Given, data: JSONBody[OverrideWish]
 ) -> CalendarNow:
     """Makes an exception."""
-    return await calendars.override(services, name, data, actor_of(request), _key(request))
+    return await calendars.override(
+        services, name, data, actor_of(request), idempotency_key(request)
+    )
 
 
 @delete("/calendars/{name:str}", tags=["fleet"], summary="Remove a calendar", status_code=200)
 async def remove_calendar(name: FromPath[str], request: AnyRequest, services: Given) -> CalendarNow:
     """Lets a cluster be used at any time."""
-    return await calendars.remove(services, name, actor_of(request), _key(request))
+    return await calendars.remove(services, name, actor_of(request), idempotency_key(request))
 
 
 HANDLERS = [list_calendars, show_calendar, import_calendar, override_calendar, remove_calendar]

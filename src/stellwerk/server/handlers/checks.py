@@ -11,7 +11,7 @@ from stellwerk.core.model.admission import CheckWord
 from stellwerk.core.model.commands import SetCheck
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.workload import ENDED, Workload
-from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of, idempotency_key
 from stellwerk.server.models import Changed
 from stellwerk.server.seeing import AnyRequest
 from stellwerk.server.services import Given
@@ -36,7 +36,7 @@ async def set_check(
     workload = await services.find(ref)
     _must_be_asked(workload, data.check)
     command = SetCheck(workload.id, data.check, data.state, data.message, data.retry_after_ms)
-    await services.order(command, actor_of(request), request.headers.get("idempotency-key", ""))
+    await services.order(command, actor_of(request), idempotency_key(request))
     await services.settled(EFFECT_S)
     workload = await services.find(workload.id)
     return Changed(workload.id, workload.name, workload.phase)

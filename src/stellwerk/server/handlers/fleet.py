@@ -14,7 +14,7 @@ from stellwerk.server.cluster_facts import facts_of, with_declared
 from stellwerk.server.fleet_models import ClusterPage, Clusters, Resumed
 from stellwerk.server.gpu_views import GpuHistoryView, history_view, on_gpus, with_users
 from stellwerk.server.handlers.fair import SinceOf
-from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of, idempotency_key
 from stellwerk.server.seeing import AnyRequest, seeing
 from stellwerk.server.services import Given, Services
 
@@ -79,7 +79,7 @@ async def resume_node(
         raise StellwerkError.of(
             "phase/not-quarantined", f"{name}/{node} is {found.state}, not quarantined", ""
         )
-    key = request.headers.get("idempotency-key", "")
+    key = idempotency_key(request)
     await services.order(ResumeNode(name, node), actor_of(request), key)
     await services.settled(EFFECT_S)
     return Resumed(name, node, _node(services, name, node).state)

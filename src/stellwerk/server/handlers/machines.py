@@ -5,7 +5,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.server import draining
-from stellwerk.server.handlers.workloads import actor_of
+from stellwerk.server.handlers.workloads import actor_of, idempotency_key
 from stellwerk.server.machine_models import (
     AddCluster,
     Drained,
@@ -131,7 +131,7 @@ async def drain_cluster(
     """Lets nothing new start on a cluster, or on some of its nodes. What runs there goes on, or,
     with `now`, gets notice and goes elsewhere.
     """
-    key = request.headers.get("idempotency-key", "")
+    key = idempotency_key(request)
     return await draining.drain(services, name, data, actor_of(request), key)
 
 
@@ -140,7 +140,7 @@ async def resume_cluster(
     name: FromPath[str], request: AnyRequest, services: Given, data: JSONBody[ResumeWish]
 ) -> ResumedCluster:
     """Takes drained and quarantined nodes of a cluster back into use, all or some."""
-    key = request.headers.get("idempotency-key", "")
+    key = idempotency_key(request)
     return await draining.resume(services, name, data.nodes, actor_of(request), key)
 
 

@@ -13,7 +13,7 @@ from stellwerk.core.model.workload import Workload
 from stellwerk.core.moving import bound, why_not
 from stellwerk.core.preview import outcome
 from stellwerk.core.view import View
-from stellwerk.server.handlers.workloads import actor_of
+from stellwerk.server.handlers.workloads import actor_of, idempotency_key
 from stellwerk.server.models import Changed
 from stellwerk.server.one_cluster import head_of, shape_of
 from stellwerk.server.seeing import AnyRequest
@@ -42,7 +42,7 @@ async def move(
     view = services.engine.view()
     order = Move(workload.id, data.cluster, data.node)
     await asyncio.to_thread(_refuse, services, view, workload, order)
-    await services.order(order, actor_of(request), request.headers.get("idempotency-key", ""))
+    await services.order(order, actor_of(request), idempotency_key(request))
     await services.settled(SETTLE_S)
     workload = await services.find(workload.id)
     return Changed(workload.id, workload.name, workload.phase)

@@ -13,7 +13,7 @@ from stellwerk.core.model.commands import DeletePlacement
 from stellwerk.core.queueing_objects import queueing_now
 from stellwerk.server import applying
 from stellwerk.server import standing_models as models
-from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of, idempotency_key
 from stellwerk.server.own_rows import own_rows
 from stellwerk.server.placement_differences import difference as compare
 from stellwerk.server.placements import PlacementPages
@@ -83,7 +83,7 @@ async def _apply(data: models.ApplyBody, request: AnyRequest, services: Services
             look = partial(consequences_of, engine.view(), queueing, one.objects)
             return replace(told, consequences=await asyncio.to_thread(look))
         commands = await asyncio.to_thread(applying.commands_of, store, data, one, was)
-        key = request.headers.get("idempotency-key", "")
+        key = idempotency_key(request)
         await services.take(
             [
                 NewCommand(actor_of(request), PROJECT, f"{key}{'+' * at}" if key else "", command)
@@ -134,7 +134,7 @@ async def delete_placement(
     await services.settled(SETTLE_S)
     pages = PlacementPages(services.store)
     await asyncio.to_thread(pages.find, key)
-    header = request.headers.get("idempotency-key", "")
+    header = idempotency_key(request)
     await services.order(DeletePlacement(key), actor_of(request), header)
     await services.settled(EFFECT_S)
     return models.Deleted(key)

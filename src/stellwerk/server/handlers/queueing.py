@@ -13,7 +13,7 @@ from stellwerk.core.queueing_changes import changes_of
 from stellwerk.core.queueing_objects import queueing_now
 from stellwerk.server import queueing
 from stellwerk.server import queueing_models as models
-from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of, idempotency_key
 from stellwerk.server.lines import line_of
 from stellwerk.server.outlook import first_in_line
 from stellwerk.server.seeing import AnyRequest, seeing
@@ -92,7 +92,7 @@ async def delete_objects(
             look = partial(queueing.consequences_of, services.engine.view(), now, (), keys)
             follows = await asyncio.to_thread(look)
         if keys and not data.dry_run:
-            header = request.headers.get("idempotency-key", "")
+            header = idempotency_key(request)
             command = DeleteQueueObjects(keys, force=data.force)
             await services.order(command, actor_of(request), header)
             await services.settled(EFFECT_S)

@@ -5,7 +5,7 @@ from litestar.params import FromPath, JSONBody
 
 from stellwerk.core.model.reservations import ReservationList, ReservationNow, ReservationWish
 from stellwerk.server import reservations
-from stellwerk.server.handlers.workloads import actor_of
+from stellwerk.server.handlers.workloads import actor_of, idempotency_key
 from stellwerk.server.seeing import AnyRequest
 from stellwerk.server.services import Given
 
@@ -27,7 +27,7 @@ async def make_reservation(
     request: AnyRequest, services: Given, data: JSONBody[ReservationWish]
 ) -> ReservationNow:
     """Promises a queue, a project or a person room for times to come, or says why it can't be."""
-    key = request.headers.get("idempotency-key", "")
+    key = idempotency_key(request)
     return await reservations.make(services, data, actor_of(request), key)
 
 
@@ -38,7 +38,7 @@ async def cancel_reservation(
     name: FromPath[str], request: AnyRequest, services: Given
 ) -> ReservationNow:
     """Gives it up; what runs in it goes on."""
-    key = request.headers.get("idempotency-key", "")
+    key = idempotency_key(request)
     return await reservations.cancel(services, name, actor_of(request), key)
 
 

@@ -356,7 +356,7 @@ async def _whole_array(
     array = array_of(services, name)
     if array is None:
         return None
-    key = request.headers.get("idempotency-key", "")
+    key = idempotency_key(request)
     found = await change_many(services, change, (), seeing(request), key)
     return _changed_whole(array.id, array.name, found)
 
@@ -374,7 +374,7 @@ async def _order(
     services: Services, request: AnyRequest, workload: Workload, command: cmd.Command
 ) -> Changed:
     """Takes a command down, and waits a moment for what becomes of it."""
-    key = request.headers.get("idempotency-key", "")
+    key = idempotency_key(request)
     await services.order(command, actor_of(request), key)
     await services.settled(EFFECT_S)  # it is durable; the effect comes when the engine gets to it
     workload = await services.find(workload.id)
@@ -384,6 +384,11 @@ async def _order(
 def actor_of(request: AnyRequest) -> str:
     """Who calls, as the guard has found out."""
     return str(request.scope["state"]["actor"])
+
+
+def idempotency_key(request: AnyRequest) -> str:
+    """By which a request that is sent again is known; "" where it says nothing."""
+    return request.headers.get("idempotency-key", "")
 
 
 HANDLERS = [
