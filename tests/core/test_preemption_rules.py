@@ -1,6 +1,6 @@
 """Properties of live preemption: no victim without need, promises are kept, and it ends."""
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stellwerk.core.model.actions import Action, ClaimRoom, StartRun
@@ -92,12 +92,17 @@ def would_do(
     return False
 
 
-def takes_back(hall: Hall, claim: Claim, victims: set[RunId]) -> bool:
-    """Whether a queue stops others' work that mustn't do so while it borrows."""
+def takes_back(hall: Hall, key: WorkloadId, claim: Claim, victims: set[RunId]) -> bool:
+    """Whether its queue stops others' work that mustn't do so while it borrows: all of it, or what
+    doesn't come after it.
+    """
     objects = hall.state.queueing.objects
     [queue] = [one for one in objects.queues if one.name == claim.holding.queue]
     held = {one.run: one.holding.queue for one in hall.view().held}
-    return queue.preemption.borrow == "Never" and any(held[one] != queue.name for one in victims)
+    others = [one for one in victims if held[one] != queue.name]
+    never = queue.preemption.borrow == "Never"
+    mine = hall.workload(key).priority
+    return any(never or hall.workload(workload_of(one)).priority >= mine for one in others)
 
 
 def check_needs(hall: Hall, planned: tuple[Action, ...]) -> None:
@@ -122,7 +127,7 @@ def check_needs(hall: Hall, planned: tuple[Action, ...]) -> None:
         assert would_do(hall, action.claim, others, leaving | victims)
         for spared in victims:
             rest = victims - {spared}
-            may_borrow = not takes_back(hall, action.claim, rest)
+            may_borrow = not takes_back(hall, action.workload, action.claim, rest)
             assert not would_do(hall, action.claim, others, leaving | rest, borrowing=may_borrow)
         others.append(action.claim)
         leaving |= victims
@@ -152,7 +157,24 @@ def play_round(hall: Hall) -> bool:
     return any(isinstance(one, ClaimRoom) for one in planned)
 
 
+TAKES_BACK_WITHOUT_BORROWING = [
+    a_queue("a", limited(1), cohort="all"),
+    a_queue("b", limited(1), cohort="all"),
+    a_queue(
+        "c",
+        limited(3),
+        cohort="all",
+        preemption=Preemption("LowerOrNewerEqualPriority", "Any", "LowerPriority"),
+    ),
+]
+
+
 @settings(max_examples=25)
+@example(
+    TAKES_BACK_WITHOUT_BORROWING,
+    [("a", 1, 0)] * 3,
+    [("b", 2, 1), ("c", 2, 0), ("c", 1, 0), ("c", 1, 1)],
+)
 @given(queues(), JOBS, JOBS)
 def test_no_victim_without_need_promises_are_kept_and_it_ends(
     given_queues: list[ClusterQueue],
