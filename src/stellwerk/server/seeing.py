@@ -159,3 +159,8 @@ def whose(owner_of: Callable[[str], str]) -> Callable[[str], str]:
 def _without_output(run: models.RunView) -> models.RunView:
     end = run.end and replace(run.end, message="", last_lines=[])
     return replace(run, end=end, reason=None)
+
+
+def idempotency_key(request: AnyRequest) -> str:
+    """By which a request that is sent again is known; "" where it says nothing."""
+    return request.headers.get("idempotency-key", "")

@@ -5,8 +5,8 @@ from litestar.params import JSONBody
 
 from stellwerk.server.bulk import change_many
 from stellwerk.server.bulk_models import ChangedMany, ChangeMany
-from stellwerk.server.handlers.workloads import idempotency_key, phases_of
-from stellwerk.server.seeing import AnyRequest, seeing
+from stellwerk.server.handlers.workloads import phases_of
+from stellwerk.server.seeing import AnyRequest, idempotency_key, seeing
 from stellwerk.server.services import Given
 
 BODY_BYTES = 16 * 2**20

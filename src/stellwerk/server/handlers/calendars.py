@@ -5,8 +5,8 @@ from litestar.params import FromPath, JSONBody
 
 from stellwerk.core.model.calendars import CalendarList, CalendarNow, OverrideWish, SourceWish
 from stellwerk.server import calendars
-from stellwerk.server.handlers.workloads import actor_of, idempotency_key
-from stellwerk.server.seeing import AnyRequest
+from stellwerk.server.handlers.workloads import actor_of
+from stellwerk.server.seeing import AnyRequest, idempotency_key
 from stellwerk.server.services import Given
 
 

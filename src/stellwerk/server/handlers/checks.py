@@ -11,9 +11,9 @@ from stellwerk.core.model.admission import CheckWord
 from stellwerk.core.model.commands import SetCheck
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.core.model.workload import ENDED, Workload
-from stellwerk.server.handlers.workloads import EFFECT_S, actor_of, idempotency_key
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
 from stellwerk.server.models import Changed
-from stellwerk.server.seeing import AnyRequest
+from stellwerk.server.seeing import AnyRequest, idempotency_key
 from stellwerk.server.services import Given
 
 MOST_WAIT_MS = 365 * 86_400_000

@@ -14,8 +14,8 @@ from stellwerk.server.cluster_facts import facts_of, with_declared
 from stellwerk.server.fleet_models import ClusterPage, Clusters, Resumed
 from stellwerk.server.gpu_views import GpuHistoryView, history_view, on_gpus, with_users
 from stellwerk.server.handlers.fair import SinceOf
-from stellwerk.server.handlers.workloads import EFFECT_S, actor_of, idempotency_key
-from stellwerk.server.seeing import AnyRequest, seeing
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
+from stellwerk.server.seeing import AnyRequest, idempotency_key, seeing
 from stellwerk.server.services import Given, Services
 
 OfCluster = Annotated[str, QueryParameter(description="Only those of this cluster.")]

@@ -5,7 +5,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 
 from stellwerk.core.model.errors import StellwerkError
 from stellwerk.server import draining
-from stellwerk.server.handlers.workloads import actor_of, idempotency_key
+from stellwerk.server.handlers.workloads import actor_of
 from stellwerk.server.machine_models import (
     AddCluster,
     Drained,
@@ -24,7 +24,7 @@ from stellwerk.server.machine_models import (
 )
 from stellwerk.server.machines import GivenMachines
 from stellwerk.server.owning import add_as, claim, give_back
-from stellwerk.server.seeing import AnyRequest, seeing
+from stellwerk.server.seeing import AnyRequest, idempotency_key, seeing
 from stellwerk.server.services import Given
 
 

@@ -13,10 +13,10 @@ from stellwerk.core.model.workload import Workload
 from stellwerk.core.moving import bound, why_not
 from stellwerk.core.preview import outcome
 from stellwerk.core.view import View
-from stellwerk.server.handlers.workloads import actor_of, idempotency_key
+from stellwerk.server.handlers.workloads import actor_of
 from stellwerk.server.models import Changed
 from stellwerk.server.one_cluster import head_of, shape_of
-from stellwerk.server.seeing import AnyRequest
+from stellwerk.server.seeing import AnyRequest, idempotency_key
 from stellwerk.server.services import Given, Services
 
 SETTLE_S = 0.5

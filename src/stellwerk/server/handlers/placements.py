@@ -13,12 +13,12 @@ from stellwerk.core.model.commands import DeletePlacement
 from stellwerk.core.queueing_objects import queueing_now
 from stellwerk.server import applying
 from stellwerk.server import standing_models as models
-from stellwerk.server.handlers.workloads import EFFECT_S, actor_of, idempotency_key
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
 from stellwerk.server.own_rows import own_rows
 from stellwerk.server.placement_differences import difference as compare
 from stellwerk.server.placements import PlacementPages
 from stellwerk.server.queueing import consequences_of
-from stellwerk.server.seeing import AnyRequest
+from stellwerk.server.seeing import AnyRequest, idempotency_key
 from stellwerk.server.services import PROJECT, SETTLE_S, Given, Services
 from stellwerk.store import NewCommand
 

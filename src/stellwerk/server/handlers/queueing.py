@@ -13,10 +13,10 @@ from stellwerk.core.queueing_changes import changes_of
 from stellwerk.core.queueing_objects import queueing_now
 from stellwerk.server import queueing
 from stellwerk.server import queueing_models as models
-from stellwerk.server.handlers.workloads import EFFECT_S, actor_of, idempotency_key
+from stellwerk.server.handlers.workloads import EFFECT_S, actor_of
 from stellwerk.server.lines import line_of
 from stellwerk.server.outlook import first_in_line
-from stellwerk.server.seeing import AnyRequest, seeing
+from stellwerk.server.seeing import AnyRequest, idempotency_key, seeing
 from stellwerk.server.services import SETTLE_S, Given
 from stellwerk.server.waiting_models import Line
 

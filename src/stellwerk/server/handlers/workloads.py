@@ -30,7 +30,7 @@ from stellwerk.server.models import (
     SubmittedMany,
     Until,
 )
-from stellwerk.server.seeing import AnyRequest, caller_of, check_priority, seeing
+from stellwerk.server.seeing import AnyRequest, caller_of, check_priority, idempotency_key, seeing
 from stellwerk.server.services import PROJECT, Given, Services
 from stellwerk.server.submit import GivenSubmits
 from stellwerk.store import WorkloadFilter
@@ -384,11 +384,6 @@ async def _order(
 def actor_of(request: AnyRequest) -> str:
     """Who calls, as the guard has found out."""
     return str(request.scope["state"]["actor"])
-
-
-def idempotency_key(request: AnyRequest) -> str:
-    """By which a request that is sent again is known; "" where it says nothing."""
-    return request.headers.get("idempotency-key", "")
 
 
 HANDLERS = [
