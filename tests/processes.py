@@ -5,6 +5,8 @@ machines, and never does on others.
 """
 
 import os
+import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,3 +37,25 @@ def wait_until(holds: Callable[[], object], what: str, timeout_s: float = PATIEN
 def wait_gone(pid: int, timeout_s: float = PATIENCE_S) -> None:
     """Waits until a process runs no more."""
     wait_until(lambda: not is_alive(pid), f"the end of process {pid}", timeout_s)
+
+
+def end_all_of(state: Path) -> None:
+    """Has all processes end that belong to the Stellwerk of this folder."""
+    mark = f"STELLWERK_HOME={state}".encode()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            is_of_it = mark in Path(f"/proc/{name}/environ").read_bytes()
+        except OSError:
+            continue
+        if is_of_it:
+            os.kill(int(name), signal.SIGTERM)
+
+
+def end_started(process: "subprocess.Popen[bytes]", with_signal: int, patience_s: float) -> None:
+    """Ends what the test has started, by SIGKILL where it takes too long."""
+    process.send_signal(with_signal)
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)

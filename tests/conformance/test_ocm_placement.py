@@ -4,10 +4,7 @@ One test for each case, called `ocm_placement/<id>`. STELLWERK_CASES names anoth
 a file that isn't there gives no test; a key that nobody knows fails its case.
 """
 
-import os
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +16,10 @@ from stellwerk.core.model.placement import Placement
 from stellwerk.core.model.placing import Choice, PlacingContext
 from stellwerk.core.place.placing import choose
 from stellwerk.core.place.scores import unpacked
-from tests import yamls
+from tests.conformance.cases import FOLDER, Case, load
 from tests.conformance.ocm_objects import Strange, existing_of, fleet_of, placement_of
 from tests.conformance.sky_resources import PROSE
 
-FOLDER = Path(os.environ.get("STELLWERK_CASES") or Path(__file__).parent / "cases")
 FILES = ("ocm_placement", "ocm_placement_more")
 CASE_KEYS = {
     "id", "clusters", "sets", "bindings", "existing", "generate", "spec", "expect", *PROSE,
@@ -33,22 +29,7 @@ EXPECT_KEYS = {
     "misconfigured", "status", "unscheduled", "requeueIn", *PROSE,
 }  # fmt: skip
 
-Case = dict[str, Any]
-
-
-def load(folder: Path) -> Iterator[tuple[str, Case]]:
-    """The cases of the files that are there, with the ids of their tests."""
-    for stem in FILES:
-        path = folder / f"{stem}.yaml"
-        if not path.is_file():
-            continue
-        data = yamls.read(path.read_text(encoding="utf-8"))
-        meta = data.get("meta") or {}
-        for case in data["cases"]:
-            yield f"{stem}/{case['id']}", {**case, "_meta": meta}
-
-
-CASES = list(load(FOLDER))
+CASES = list(load(FOLDER, FILES))
 
 if CASES:
 

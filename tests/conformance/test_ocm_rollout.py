@@ -4,11 +4,7 @@ One test for each case, called `ocm_rollout/<id>`. STELLWERK_CASES names another
 a file that isn't there gives no test; a key that nobody knows fails its case.
 """
 
-import os
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,28 +13,14 @@ from stellwerk.core.describe.plain import node_of
 from stellwerk.core.describe.rollout_strategy import rollout_strategy
 from stellwerk.core.model.rollout import ClusterProgress, RolloutGroup
 from stellwerk.core.rollout.step import next_step
-from tests import yamls
+from tests.conformance.cases import FOLDER, Case, load
 from tests.conformance.sky_resources import PROSE
 
-FOLDER = Path(os.environ.get("STELLWERK_CASES") or Path(__file__).parent / "cases")
 FILES = ("ocm_rollout", "ocm_rollout_more")
 CASE_KEYS = {"id", "strategy", "groups", "state", "expect", "_meta", *PROSE}
 EXPECT_KEYS = {"rollout", "timedOut", "removed", "breach", "recheckIn", "error", *PROSE}
 
-Case = dict[str, Any]
-
-
-def load(folder: Path) -> Iterator[tuple[str, Case]]:
-    """The cases of the files that are there, with the ids of their tests."""
-    for stem in FILES:
-        path = folder / f"{stem}.yaml"
-        if path.is_file():
-            data = yamls.read(path.read_text(encoding="utf-8"))
-            for case in data["cases"]:
-                yield f"{stem}/{case['id']}", {**case, "_meta": data.get("meta") or {}}
-
-
-CASES = list(load(FOLDER))
+CASES = list(load(FOLDER, FILES))
 
 if CASES:
 

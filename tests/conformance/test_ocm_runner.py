@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.test_ocm_placement import check, load
+from tests.conformance.cases import load
+from tests.conformance.test_ocm_placement import FILES, check
 
-CASES = dict(load(Path(__file__).parent / "cases"))
+CASES = dict(load(Path(__file__).parent / "cases", FILES))
 
 
 def changed(value: Any) -> Any:

@@ -10,6 +10,7 @@ from stellwerk.core.invariants import overbooks, overcharges, violations
 from stellwerk.core.model import commands as cmd
 from stellwerk.core.model import events as ev
 from stellwerk.core.model.actions import Plan, StartRun
+from stellwerk.core.model.catalogue import render
 from stellwerk.core.model.cluster import Cluster
 from stellwerk.core.model.gates import After, ArrayPart
 from stellwerk.core.model.ids import BlobHash, RunId, WorkloadId, digest, workload_of
@@ -159,6 +160,13 @@ class Hall:
         """The codes for which a waiting workload's shape was told to wait."""
         waits = self.state.shapes[self.workload(key).shape].waits
         return [reason.code for reason in waits.reasons] if waits else []
+
+    def why(self, key: str) -> str:
+        """The sentence of the one reason for which a workload waits."""
+        waits = self.state.shapes[self.workload(key).shape].waits
+        assert waits is not None
+        [reason] = waits.reasons
+        return render(reason).sentence
 
     def running(self) -> dict[WorkloadId, RunId]:
         """Live runs by workload."""

@@ -36,14 +36,6 @@ def a_checked_hall(
     return hall
 
 
-def sentence(hall: Hall, key: str) -> str:
-    """The one reason why a workload waits, as it is told."""
-    waits = hall.state.shapes[hall.workload(key).shape].waits
-    assert waits is not None
-    [reason] = waits.reasons
-    return render(reason).sentence
-
-
 def say(hall: Hall, key: str, check: str, word: CheckWord, message: str = "") -> list[ev.Event]:
     """Lets somebody answer for a check."""
     id = hall.workload(key).id
@@ -59,7 +51,7 @@ def test_work_starts_when_all_have_agreed_and_holds_its_quota_until_then() -> No
     assert claim is not None
     assert claim.checks == ("budget", "papers")
     assert hall.told(first) == ["check_pending"]
-    told = sentence(hall, first)
+    told = hall.why(first)
     assert "on lab" in told
     assert "budget of example.com/budget, and for 1 more" in told
     others = [hall.submit(TWO, queue="team") for _ in range(2)]
@@ -93,7 +85,7 @@ def test_a_check_that_nobody_can_answer_closes_the_queue() -> None:
     hall = a_checked_hall(checks=(elsewhere, PAPERS))
     key = hall.submit(TWO, queue="team")
     hall.settle()
-    assert "nobody here is kueue.x-k8s.io/multikueue" in sentence(hall, key)
+    assert "nobody here is kueue.x-k8s.io/multikueue" in hall.why(key)
 
 
 def test_retry_gives_all_back_and_waits_longer_each_time() -> None:

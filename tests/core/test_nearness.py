@@ -20,7 +20,6 @@ from stellwerk.core.model.resources import Shape
 from stellwerk.testing.builders import a_cluster, a_node, a_request, a_shape
 from tests.core.hall import Hall
 from tests.core.queued import a_queue, queueing
-from tests.core.test_checks import sentence
 from tests.core.test_preemption import STOPPED, run, victims_of
 
 PACKED = ResourceFlavor("std", {"site": "lab"}, topology="dc")
@@ -76,7 +75,7 @@ def test_a_gang_waits_rather_than_be_torn_and_is_told_the_numbers() -> None:
     again = hall.submit(gang(5), queue="team")
     hall.settle()
     assert hall.told(again) == ["near_never"]
-    told = sentence(hall, again)
+    told = hall.why(again)
     assert "at most 4 of 5 nodes" in told
     assert "one rack" in told
 

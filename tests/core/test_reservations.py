@@ -69,14 +69,6 @@ def let(hall: Hall, ms: int = 0) -> list[ev.Event]:
     return found
 
 
-def why(hall: Hall, key: WorkloadId) -> str:
-    """The sentence of the one reason for which a workload waits."""
-    waits = hall.state.shapes[hall.workload(key).shape].waits
-    assert waits is not None
-    [reason] = waits.reasons
-    return render(reason).sentence
-
-
 def inside(hall: Hall, key: WorkloadId) -> str:
     """The reservation in which a workload runs."""
     return hall.workload(key).runs[-1].allocation.reserved
@@ -93,7 +85,7 @@ def test_what_would_still_run_then_is_not_started_there(queue: str) -> None:
     hall.now_ms += 90 * MINUTE
     hall.end(mine)
     assert hall.settle() == []
-    told = why(hall, long)
+    told = hall.why(long)
     assert "reserved as exam for queue p/exam from " in told
     assert "how long it runs isn't known" in told
     limit = Policies(time_limit_ms=20 * MINUTE)

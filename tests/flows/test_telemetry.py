@@ -1,7 +1,5 @@
 """What a run tells of itself, seen by a person: metrics, use, and rules that end it."""
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 
 from stellwerk.client.api import Client
 from tests.flows.person import Person
+from tests.runtime.stand_in import NO_COMPILER, compiled
 
 RULES = "resources: {{labels: {{stellwerk/abort-when: '{}', stellwerk/checkpoint-grace: 1s}}}}\n"
 WRITES = """write() {{ echo "{{\\"step\\": $1, \\"name\\": \\"loss\\", \\"value\\": $2}}"; }}
@@ -113,12 +112,10 @@ def test_a_run_that_gets_nowhere_is_ended(colleague: Person) -> None:
     assert reason["sentence"].endswith("nothing moved for 3 s; the last step was 1")
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to compile the stand-in for NVML")
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 def test_a_gpu_that_rests_ends_the_run(person: Person) -> None:
     """With a stand-in for the driver's library: memory is shown, and a rule ends an idle run."""
-    library, pid = str(person.folder / "libstandin.so"), str(person.folder / "pid")
-    source = Path(__file__).parents[1] / "runtime" / "stand_in_nvml.c"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    library, pid = compiled(person.folder), str(person.folder / "pid")
     person.env |= {
         "STELLWERK_NVML_LIBRARY": library,
         "STAND_IN_PID_FILE": pid,

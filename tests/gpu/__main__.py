@@ -7,7 +7,6 @@ this machine has no GPU that could be asked.
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from stellwerk.runtime import nvml
+from tests.runtime.stand_in import NO_COMPILER, compiled
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-STAND_IN = ROOT / "tests" / "runtime" / "stand_in_nvml.c"
 RECORDED = ROOT / "tests" / "runtime" / "recorded_gpus"
 MIB, GIB = 2**20, 2**30
 KEEP = "STAND_IN_GPUS,STAND_IN_PROCESSES"
@@ -43,15 +42,6 @@ def check(holds: bool, what: str) -> None:
     if not holds:
         raise Failed(what)
     say(f"  ok    {what}")
-
-
-def compiled(folder: Path) -> str:
-    """The stand-in for the driver's library; "" where there is no compiler."""
-    if shutil.which("gcc") is None:
-        return ""
-    library = str(folder / "libstandin.so")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, str(STAND_IN)], check=True)
-    return library
 
 
 def told_by(library: str) -> Page:
@@ -218,7 +208,7 @@ def main(arguments: list[str]) -> int:
     """Tries it with the driver of this machine, or with the stand-in."""
     with tempfile.TemporaryDirectory(prefix="stw-gpu-") as name:
         folder = Path(name)
-        stand_in = compiled(folder)
+        stand_in = "" if NO_COMPILER else compiled(folder)
         more: dict[str, str] = {}
         if arguments == ["--stand-in"]:
             if not stand_in:

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.lab.engines.build import KUBERNETES
+from tests.processes import end_started
 
 READY_S = 90
 ADMIN = "admin-token"
@@ -140,12 +141,7 @@ class ControlPlane:
         """Ends one of its processes."""
         process = self.processes.pop(name, None)
         if process is not None:
-            process.send_signal(with_signal)
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+            end_started(process, with_signal, 10)
 
     def stop_all(self) -> None:
         """Ends all of it, the API server before its store."""

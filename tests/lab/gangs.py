@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from tests.lab.environments import CACHE, TRAINER, Environment
 from tests.lab.room import Room, a_room
 from tests.lab.test_ssh import PATIENCE_S, Person
-from tests.processes import wait_until
+from tests.processes import end_all_of, wait_until
 
 PROGRAMS = Path(__file__).with_name("programs")
 INTERPRETER = Path(os.path.realpath(TRAINER.python)).parents[1]
@@ -90,13 +89,7 @@ def a_lab(room: Room) -> Iterator[Lab]:
     lab.both_are("ready", "ready")
     yield lab
     lab.stw("server", "stop", code=None)
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            line = Path(f"/proc/{name}/environ").read_bytes()
-        except OSError:
-            continue
-        if f"STELLWERK_HOME={lab.state}".encode() in line:
-            os.kill(int(name), signal.SIGTERM)
+    end_all_of(lab.state)
     for computer in room.computers:
         computer.end_jobs()
 

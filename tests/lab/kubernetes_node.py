@@ -21,6 +21,7 @@ import yaml
 
 from tests.lab.control_plane import ControlPlane, free_port
 from tests.lab.engines.build import KUBERNETES
+from tests.processes import end_started
 
 READY_S = 90
 NETWORK = re.compile(rb"/netns/(cni-[0-9a-f-]+)")
@@ -107,12 +108,7 @@ class Node:
         """Ends the kubelet or containerd; containers go on."""
         process = self.processes.pop(name, None)
         if process is not None:
-            process.send_signal(with_signal)
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+            end_started(process, with_signal, 15)
 
     def stop_all(self) -> None:
         """Ends every container, both programs, and what they have mounted."""

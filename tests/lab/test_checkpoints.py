@@ -3,14 +3,13 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.lab.room import Computer, Room, a_room, missing
 from tests.lab.test_ssh import Person
-from tests.processes import wait_gone, wait_until
+from tests.processes import end_all_of, wait_gone, wait_until
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
@@ -47,13 +46,7 @@ def person(room: Room) -> Iterator[Person]:
     person.env["STELLWERK_CHECKPOINT_COPY_BYTES_S"] = "0"
     yield person
     person.stw("server", "stop", code=None)
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            line = Path(f"/proc/{name}/environ").read_bytes()
-        except OSError:
-            continue
-        if f"STELLWERK_HOME={person.state}".encode() in line:
-            os.kill(int(name), signal.SIGTERM)
+    end_all_of(person.state)
     for computer in room.computers:
         computer.mend()
         computer.end_jobs()

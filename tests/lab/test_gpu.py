@@ -1,15 +1,16 @@
 """What `make gpu` tries on a real card, with the stand-in for its driver: the same program."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.runtime.stand_in import NO_COMPILER
+
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to compile the stand-in for NVML")
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 def test_jobs_share_a_card_and_who_harms_is_stopped() -> None:
     """Two jobs by declared memory, a third waits for memory, a warning, a stop."""
     done = subprocess.run(

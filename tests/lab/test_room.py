@@ -4,10 +4,8 @@ cables, a reboot, a killed server, a sick card. Nothing is lost and nothing is d
 
 import json
 import os
-import shutil
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +17,12 @@ from tests.lab.room import Computer, Room, a_room, missing
 from tests.lab.test_ssh import PATIENCE_S, Person
 from tests.processes import wait_gone, wait_until
 from tests.runtime.rig import INTERPRETERS
+from tests.runtime.stand_in import NO_COMPILER, compiled
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to compile the stand-in GPUs"),
+    pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER),
 ]
-STAND_IN = Path(__file__).parents[1] / "runtime" / "stand_in_nvml.c"
 KINDS = ("NVIDIA L4,24,2", "NVIDIA GeForce RTX 4090,24,2", "NVIDIA A100-SXM4-80GB,80,4")
 L4, RTX, A100 = range(3)
 ARRAY = 6
@@ -76,8 +74,7 @@ def lab() -> Iterator[Lab]:
     """Six machines, two of each kind; the last two share a home, the first one is off."""
     versions = list(INTERPRETERS)
     with a_room() as room:
-        library = room.folder / "libnvidia-ml.so.1"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, STAND_IN], check=True)
+        library = Path(compiled(room.folder, "libnvidia-ml.so.1"))
         health = {}
         for number in range(6):
             file = room.folder / f"health{number}"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.lab.room import Computer, Room, a_room, missing
-from tests.processes import is_alive, wait_gone, wait_until
+from tests.processes import end_all_of, is_alive, wait_gone, wait_until
 from tests.runtime.rig import INTERPRETERS
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -103,13 +103,7 @@ def person(room: Room) -> Iterator[Person]:
     person = Person(room)
     yield person
     person.stw("server", "stop", code=None)
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            line = Path(f"/proc/{name}/environ").read_bytes()
-        except OSError:
-            continue
-        if f"STELLWERK_HOME={person.state}".encode() in line:
-            os.kill(int(name), signal.SIGTERM)
+    end_all_of(person.state)
     for computer in room.computers:
         computer.end_jobs()
 

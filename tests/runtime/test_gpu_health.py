@@ -1,7 +1,5 @@
 """What is heard of a GPU's errors: the driver's counters, its events, the kernel's log."""
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +7,6 @@ import pytest
 
 from stellwerk.runtime import nvml, xids
 from stellwerk.runtime.xids import Xids
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The stand-in for the driver's library, compiled here."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc on this machine to compile the stand-in for NVIDIA's library")
-    target = tmp_path_factory.mktemp("nvml") / "libstandin.so"
-    source = Path(__file__).parent / "stand_in_nvml.c"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", target, source], check=True)
-    return str(target)
 
 
 class Machine:

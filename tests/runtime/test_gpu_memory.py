@@ -1,8 +1,6 @@
 """What the runtime finds of GPUs beside plain figures: slices, shared memory, links, AMD's."""
 
 import os
-import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,17 +13,6 @@ from stellwerk.runtime.helper import limit_gpu_memory
 from stellwerk.runtime.system import memory_sizes
 
 GIB = 1024**3
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The stand-in for the driver's library, compiled here."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc on this machine to compile the stand-in for NVIDIA's library")
-    target = tmp_path_factory.mktemp("nvml") / "libstandin.so"
-    source = Path(__file__).parent / "stand_in_nvml.c"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", target, source], check=True)
-    return str(target)
 
 
 @pytest.fixture(autouse=True)

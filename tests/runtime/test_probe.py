@@ -17,17 +17,6 @@ from tests.runtime.rig import Rig
 GIB = 1024**3
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The stand-in for the driver's library, compiled here."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc on this machine to compile the stand-in for NVIDIA's library")
-    target = tmp_path_factory.mktemp("nvml") / "libstandin.so"
-    source = Path(__file__).parent / "stand_in_nvml.c"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", target, source], check=True)
-    return str(target)
-
-
 def test_gpus(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every figure of a device, in bytes; one that the driver refuses is named with its trouble."""
     monkeypatch.setenv("STELLWERK_NVML_LIBRARY", library)
